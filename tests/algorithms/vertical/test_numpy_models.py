@@ -84,6 +84,21 @@ def test_bottom_gradients_are_slopes_too(relu_at_end: bool) -> None:
             assert array[at] - after[name][at] == pytest.approx((values[0] - values[1]) / 2e-6, abs=1e-7)
 
 
+def test_the_gradient_is_taken_at_the_weights_of_the_outputs_and_applied_to_the_newest() -> None:
+    layers, gradient = Layers((3, 4, 2)), CHANCE.normal(size=(6, 2))
+    weights = layers.initial(2, np.float64)
+    model, alone = (DenseBottom(layers, weights, "sgd", 1.0) for _ in range(2))
+    alone.forward(0, X)
+    alone.backward(0, gradient)
+    for step in range(2):
+        model.forward(step, X)  # both at the first weights
+    for step in range(2):
+        model.backward(step, gradient)
+    once, twice = alone.state().weights, model.state().weights
+    for name, first in weights.items():
+        assert twice[name] - once[name] == pytest.approx(once[name] - first, abs=1e-12), name
+
+
 @pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam"])
 def test_steps_are_those_of_the_optimiser_in_place(optimiser: Optimiser) -> None:
     ours, other = Descent(optimiser, 0.1), InPlace(optimiser, 0.1)

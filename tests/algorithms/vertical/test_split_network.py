@@ -306,6 +306,24 @@ def test_two_different_messages_for_one_step_are_refused() -> None:
         nodes[B].receive(replace(first.message, values=first.message.values + 1))
 
 
+def test_what_comes_too_early_is_refused_though_it_is_right() -> None:
+    """Node a has three batches in flight, all others one."""
+    eager, case = Case(("a", "c"), ("b",), in_flight=3), Case(("a", "c"), ("b",))
+    _, sent = first_messages(eager)
+    nodes, waiting = first_messages(case)
+    from_a = [one.message for one in sent if isinstance(one.message, CutOutputs) and one.message.sender == A]
+    for message in from_a[1:]:
+        with pytest.raises(BatchRefused, match=f"step {message.step} is not under way; expected one of: 0$"):
+            nodes[B].receive(message)
+    nodes[B].receive(from_a[0])
+    assert waiting[1].message.sender == C
+    gradients = [one.message for one in nodes[B].receive(waiting[1].message) if one.to == A]
+    (right,) = [message for message in gradients if isinstance(message, CutGradients)]
+    later = case.plan.training(0)[1]
+    with pytest.raises(BatchRefused, match=r"step 1 is not under way; expected one of: 0$"):
+        nodes[A].receive(replace(right, step=1, batch=later.batch.digest))
+
+
 def test_gradients_before_any_epoch_and_outputs_for_nodes_without_labels_are_refused() -> None:
     nodes = Case(("a", "c"), ("b",)).nodes()
     gradients = CutGradients(B, 0, 0, "", np.zeros((8, 3)))
@@ -392,6 +410,16 @@ def test_an_epoch_ends_with_figures_and_digests_on_all_nodes() -> None:
     }
     values = owner.predict(outputs)
     assert told.score.accuracy == (values.argmax(axis=1) == case.truth[rows]).mean()
+
+
+def test_the_loss_is_the_mean_over_rows_also_if_the_last_batch_is_small() -> None:
+    case = Case(("a", "c"), ("b",), size=15, rate=1e-12)
+    nodes = trained(case, epochs=1)
+    rows = np.arange(case.rows - case.held_out)
+    assert len(case.plan.training(0)[-1].batch.positions) == 2
+    outputs = [case.bottom(peer).outputs(case.columns[peer][rows]) for peer in case.holders]
+    expected = case.top("b").loss(np.hstack(outputs), case.truth[rows])
+    assert report_of(nodes[B]).loss == pytest.approx(expected, abs=1e-9)
 
 
 def test_figures_can_be_kept_back_and_nothing_need_be_held_out() -> None:
@@ -593,6 +621,20 @@ def test_noise_leaves_a_node_and_gradients_for_the_own_bottom_model_are_clean() 
     with_noise, without = weights_of(trained(own, 1)), weights_of(trained(Case(("a", "b"), ("b",), size=100), 1))
     assert (with_noise["b/bottom/0.weight"] == without["b/bottom/0.weight"]).all()
     assert (with_noise["a/bottom/0.weight"] != without["a/bottom/0.weight"]).any()
+
+
+def test_a_clipped_row_trains_through_the_clipping() -> None:
+    """One batch, rate 1: the step of the bottom model is that by the gradient of what it made, not of what was sent."""
+    noise = OutputNoise(0.5, 0.1, normal())
+    case, sent = Case(("a",), ("b",), size=100, rate=1.0, output_noise=noise), list[Message]()
+    nodes, bottom = case.nodes(), case.bottom("a")
+    run_epoch(nodes, sent=lambda outgoing: sent.append(outgoing.message))
+    (gradients,) = [message.values for message in sent if isinstance(message, CutGradients)]
+    outputs = bottom.forward(0, case.columns["a"][case.plan.training(0)[0].batch.positions])
+    back = noise.gradient(outputs, gradients)
+    assert not np.allclose(back, gradients)
+    bottom.backward(0, back)
+    assert features_of(nodes[A]).bottom.state().digest == bottom.state().digest
 
 
 def test_clipping_that_changes_nothing_changes_no_bit() -> None:
