@@ -1,1 +1,1 @@
-"""Vertical federated learning: nodes that hold different columns of the same people align their rows."""
+"""Vertical federated learning: nodes hold different columns of the same rows."""
