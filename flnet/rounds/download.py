@@ -17,7 +17,7 @@ from flnet.text import text
 TURNS = 3  # peers that may be slow, each of which has this part of the time before another one is asked
 
 
-class Download:
+class ParamsDownload:
     """One download, which ends with the parameters or with the reason why there are none.
 
     Attributes:

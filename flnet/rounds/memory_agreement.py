@@ -23,7 +23,7 @@ from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, Effect, Publish
 from flnet.protocol.events import Event
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.download import Download
+from flnet.rounds.download import ParamsDownload
 from flnet.rounds.model import NOTHING, HeldModel
 from flnet.rounds.settings import Tell
 from flnet.text import text
@@ -57,7 +57,7 @@ class MemoryAgreement:
         self._key, self._memory, self._held, self._me = key, memory, held, me
         self._patience, self._tell = patience, tell
         self._average: Average | None = None  # while it is held back
-        self._download: Download | None = None
+        self._download: ParamsDownload | None = None
 
     @property
     def is_awaited(self) -> bool:
@@ -86,7 +86,7 @@ class MemoryAgreement:
         self._average = average
         peers = {update.peer for update in updates if update.memory == wanted} - {self._me}
         form = self._memory.form(self._held.schema)
-        self._download = Download(
+        self._download = ParamsDownload(
             self._key, wanted, self.timer, self._me, peers, self._patience, self._fetching, form
         )
         return self._outcome(self._download, self._download.start())
@@ -101,7 +101,7 @@ class MemoryAgreement:
         words = text("fetching what most nodes remember of earlier rounds from {peer}", peer)
         return self._tell("fetching", words, peer=peer)
 
-    def _outcome(self, download: Download, effects: list[Effect]) -> list[Effect]:
+    def _outcome(self, download: ParamsDownload, effects: list[Effect]) -> list[Effect]:
         if download.failure is not None:
             return [*effects, *self._go_on_apart(download.failure)]
         if download.params is None or download.peer is None:

@@ -59,7 +59,7 @@ from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
 from flnet.rounds.base import GATHERING, OPEN, BaseRound, Parts
 from flnet.rounds.catching_up import LEAST_PEERS, CommonAverage
-from flnet.rounds.download import Download
+from flnet.rounds.download import ParamsDownload
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
 from flnet.rounds.model import Start
@@ -111,7 +111,7 @@ class Round(BaseRound):
         self.exchange: Exchange | None = None
         self.awaited: Start | None = None
         self.taken: CommonAverage | None = None
-        self._download: Download | None = None  # of that average
+        self._download: ParamsDownload | None = None  # of that average
         self._compared: dict[Digest, Evaluated] = {}
         self.ahead = Ahead(key, parts.settings, parts.peers, parts.held, parts.series)
 
@@ -857,7 +857,7 @@ class Round(BaseRound):
         effects += [*gathering.abandon(), CancelTimer(self.start_timer), *self.ahead.forget()]
         self.awaited, self.taken, self.phase = None, common, Phase.FETCHING
         timer, patience = f"average:{self.key.number}:{self.key.initiator}", self._settings.waits.average
-        self._download = Download(self.key, common.digest, timer, me, common.peers, patience, self._fetching)
+        self._download = ParamsDownload(self.key, common.digest, timer, me, common.peers, patience, self._fetching)
         return [*effects, *self._downloaded(self._download, self._download.start()), self._save()]
 
     def _fetching(self, peer: PeerId) -> Publish:
@@ -867,7 +867,7 @@ class Round(BaseRound):
         )
         return self._tell("fetching", words, peer=peer)
 
-    def _downloaded(self, download: Download, effects: list[Effect]) -> list[Effect]:
+    def _downloaded(self, download: ParamsDownload, effects: list[Effect]) -> list[Effect]:
         """Go on after an event of the download: hold the average when it is here, or keep the own model."""
         record, common = self.record, self.taken
         assert common is not None

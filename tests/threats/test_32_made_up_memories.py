@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-
 import numpy as np
 import pytest
 
 from flnet.params.params import Params
-from flnet.protocol.messages import HyperParams, ModelParams, Packet, Peer
+from flnet.protocol.messages import HyperParams, ModelParams, Packet
 from flnet.rounds.steps import Phase
 from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
-from flnet.wire.transport import Reply
 from tests.helpers import params
-from tests.node.mesh import MNIST_3_7, PARAMS, Mesh, mesh_of, trigger, until
+from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, trigger, until
+from tests.threats.serving import HERE, Serving
 
-JSON, HERE = "application/json", "127.0.0.1"
 RULE = "fedavgm:1:0.9"
 STATED = {"merging rule": RULE}
 TAG = np.frombuffer(b"no memory of any rule", np.uint8)
@@ -24,27 +20,8 @@ RUINOUS = Params({"first moment": np.full(3, 1e30, np.float32), "second moment":
 HUGE = Params({"first moment": np.zeros(10**6, np.float32)})
 
 
-class Liars:
+class Liars(Serving):
     """Members at addresses of their own that send sound updates, state one memory, and serve it."""
-
-    def __init__(self, mesh: Mesh, names: str, memory: Params) -> None:
-        self.mesh, self.memory, self.asked = mesh, memory, Counter[str]()
-        self.peers = [Peer(id=name, ip=HERE, port=4770 + at) for at, name in enumerate(names)]
-        for peer in self.peers:
-            mesh.network.register(peer.address, self.answer)
-
-    async def answer(self, path: str, body: bytes, content_type: str, caller: str) -> Reply:
-        if path != f"{PARAMS}{self.memory.digest}":
-            return Reply(200, b"{}", JSON)
-        self.asked[caller] += 1
-        return Reply(200, bytes(BinaryCodec().encode_params(self.memory)), BINARY_TYPE)
-
-    async def announce(self) -> None:
-        nodes = list(self.mesh.nodes.values())
-        for peer in self.peers:
-            said = {"iAm": peer.fields(), "myKnownPeers": [node.me.fields() for node in nodes]}
-            for node in nodes:
-                await node.receive("/announce", json.dumps(said).encode(), JSON, HERE)
 
     async def take_part(self, number: int) -> None:
         """A round that node a starts: each liar sends an update that states the memory."""
@@ -62,7 +39,7 @@ class Liars:
                 agreement=STATED,
                 examples=10,
                 digest=learnt.digest,
-                memory=self.memory.digest,
+                memory=self.params.digest,
             )
             body = bytes(BinaryCodec().encode(Packet(message, learnt)))
             for node in nodes:

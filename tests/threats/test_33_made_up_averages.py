@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-import json
-from collections import Counter
-
 import pytest
 
 from flnet.errors import NotComparable
-from flnet.protocol.messages import Accuracy, HyperParams, Packet, Peer
+from flnet.protocol.messages import Accuracy, HyperParams, Packet
 from flnet.rounds.steps import Phase
 from flnet.wire.binary_codec import BINARY_TYPE, BinaryCodec
-from flnet.wire.transport import Reply
 from tests.helpers import params
-from tests.node.mesh import MNIST_3_7, PARAMS, Mesh, mesh_of, trigger, until
+from tests.node.mesh import MNIST_3_7, Mesh, mesh_of, trigger, until
+from tests.threats.serving import HERE, Serving
 
-JSON, HERE = "application/json", "127.0.0.1"
 THEIRS = params(weights=[[9.0], [9.0]], bias=[9.0])
 
 
-class Liars:
+class Liars(Serving):
     """Members at addresses of their own that state one average, and serve it."""
-
-    def __init__(self, mesh: Mesh, names: str) -> None:
-        self.mesh, self.asked = mesh, Counter[str]()
-        self.peers = [Peer(id=name, ip=HERE, port=4770 + at) for at, name in enumerate(names)]
-        for peer in self.peers:
-            mesh.network.register(peer.address, self.answer)
-
-    async def answer(self, path: str, body: bytes, content_type: str, caller: str) -> Reply:
-        if path != f"{PARAMS}{THEIRS.digest}":
-            return Reply(200, b"{}", JSON)
-        self.asked[caller] += 1
-        return Reply(200, bytes(BinaryCodec().encode_params(THEIRS)), BINARY_TYPE)
-
-    async def announce(self) -> None:
-        nodes = list(self.mesh.nodes.values())
-        for peer in self.peers:
-            said = {"iAm": peer.fields(), "myKnownPeers": [node.me.fields() for node in nodes]}
-            for node in nodes:
-                await node.receive("/announce", json.dumps(said).encode(), JSON, HERE)
 
     async def state(self, number: int) -> None:
         """Each of them states its average of a round to each node, which has none to compare."""
@@ -75,7 +52,7 @@ async def test_names_that_never_sent_an_update_hand_a_model_to_nobody(names: str
         await trigger(mesh.nodes["a"])
         await until(lambda: is_over(mesh, 0))
         before = held(mesh)
-        liars = Liars(mesh, names)
+        liars = Liars(mesh, names, THEIRS)
         await liars.announce()
         await liars.state(1)
         await liars.state(900)
@@ -85,7 +62,7 @@ async def test_names_that_never_sent_an_update_hand_a_model_to_nobody(names: str
 async def test_one_name_hands_no_model_to_a_node_that_has_averaged_nothing_yet() -> None:
     async with mesh_of(1.0) as mesh:
         before = held(mesh)
-        liars = Liars(mesh, "x")
+        liars = Liars(mesh, "x", THEIRS)
         await liars.announce()
         await liars.state(3)
         assert (held(mesh), is_over(mesh, -1), dict(liars.asked)) == (before, True, {})
