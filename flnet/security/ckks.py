@@ -21,8 +21,8 @@ Eurocrypt 2021). `CkksScheme.flooding` is the noise that prevents it, after Li, 
 Approximate Homomorphic Encryption Using Differential Privacy", Crypto 2022.
 
 What peers send is read by SEAL, in C++. Before that, lengths are compared with the only ones that are possible, and the
-frames of the compression are counted: SEAL before 4.3 unpacks whatever there is, 400 KB to 5 GB. Belongs into the
-training child all the same.
+frames of the compression are counted: SEAL before 4.3 unpacks whatever there is, 400 KB to 5 GB. Nodes should still
+read ciphertexts in the training child, which they survive.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ FLOODING_BITS = 30
 ERROR = 1.5e-10
 """Bound of the error of a total, for each unit of the norm of its factors: three standard deviations, as measured."""
 
-_HEAD = struct.Struct("<4sBBIHB?")  # magic, version, level, rows, columns, parts, summed
+_HEAD = struct.Struct("<4sBBIHI?")  # magic, version, level, rows, columns, parts, summed
 _KEY_HEAD = struct.Struct("<4sBII")  # magic, version, bytes of the public key and of the rotation keys
 _PART = struct.Struct("<I")
 _MAGIC, _KEY_MAGIC, _VERSION = b"flCT", b"flPK", 1
 _SEAL_HEAD = struct.Struct(
     "<HBBBBHQ"
 )  # magic, bytes of this head, version, version, compression, reserved, all bytes
-_SEAL_MAGIC, _SEAL_MAJOR, _ZSTD = 0xA15E, 4, 2
+_SEAL_MAGIC, _ZSTD = 0xA15E, 2
 _FRAME_MAGIC = bytes.fromhex("28b52ffd")
 _BLOCK = 2**17  # bytes that a block of a zstd frame unpacks to, at most
 _WORD = 8
@@ -139,6 +139,7 @@ class CkksScheme:
         self._context = seal.SEALContext(parameters, True, seal.SEC_LEVEL_TYPE.TC128)
         self._encoder, self._evaluator = seal.CKKSEncoder(self._context), seal.Evaluator(self._context)
         self._file = _SealFile()
+        self._version = tuple(_SEAL_HEAD.unpack_from(self._file.save(parameters))[2:4])  # SEAL's, as it writes it
         self._public_key, self._rotation_keys = seal.PublicKey(), seal.GaloisKeys()
         self._encryptor: Any = None
         self._levels = _levels(self._context)  # parms_id and last prime of each level, from 0 up
@@ -152,7 +153,7 @@ class CkksScheme:
             DataMissing: TenSEAL is not installed.
         """
         scheme = cls()
-        public, rotations = _parts_of_key(data)
+        public, rotations = _parts_of_key(data, scheme._version)
         with _seal_errors():
             scheme._file.load(scheme._public_key, scheme._context, public)
             scheme._file.load(scheme._rotation_keys, scheme._context, rotations)
@@ -249,7 +250,7 @@ class CkksScheme:
     def load(self, data: bytes, shape: Shape) -> CkksTable:
         """Read what `dump` wrote, of this shape, at any level and of the usual scale."""
         layout = _Layout.of(shape)
-        level, bodies = _parts_of_ciphertext(data, shape, layout.parts)
+        level, bodies = _parts_of_ciphertext(data, shape, layout.parts, self._version)
         parts = []
         for body in bodies:
             part = self._seal.Ciphertext()
@@ -464,20 +465,22 @@ def _plain_bytes(level: int) -> int:
     return 2 * (level + 1) * DEGREE * _WORD + 1024
 
 
-def _parts_of_ciphertext(data: bytes, shape: Shape, count: int) -> tuple[int, list[bytes]]:
+def _parts_of_ciphertext(
+    data: bytes, shape: Shape, count: int, version_of_seal: tuple[int, ...]
+) -> tuple[int, list[bytes]]:
     """Level, and the bytes of each part, none of which SEAL has seen yet."""
     if len(data) < _HEAD.size:
         raise wrong_size(len(data), _HEAD.size)
     magic, version, level, rows, columns, parts, summed = _HEAD.unpack_from(data)
     if magic != _MAGIC or version != _VERSION or level > FRESH:
         raise InvalidMessage(text("this is no ciphertext of this scheme"))
-    if (Shape(max(rows, 1), max(columns, 1), summed), parts) != (shape, count):
+    if (rows, columns, summed, parts) != (shape.rows, shape.columns, shape.summed, count):
         raise InvalidMessage(text("this is no ciphertext of the expected shape"))
     bodies, at, most = [], _HEAD.size, _plain_bytes(level)
     for _ in range(count):
         size = _PART.unpack_from(data, at)[0] if at + _PART.size <= len(data) else 0
         body = data[at + _PART.size : at + _PART.size + size]
-        _check_seal(body, size, most)
+        _check_seal(body, size, most, version_of_seal)
         bodies.append(body)
         at += _PART.size + size
     if at != len(data):
@@ -485,7 +488,7 @@ def _parts_of_ciphertext(data: bytes, shape: Shape, count: int) -> tuple[int, li
     return level, bodies
 
 
-def _parts_of_key(data: bytes) -> tuple[bytes, bytes]:
+def _parts_of_key(data: bytes, version_of_seal: tuple[int, ...]) -> tuple[bytes, bytes]:
     """The bytes of the public key and of the rotation keys."""
     if len(data) < _KEY_HEAD.size:
         raise InvalidMessage(text("this is no public key of this scheme"))
@@ -494,23 +497,33 @@ def _parts_of_key(data: bytes) -> tuple[bytes, bytes]:
         raise InvalidMessage(text("this is no public key of this scheme"))
     parts = data[_KEY_HEAD.size : _KEY_HEAD.size + public], data[_KEY_HEAD.size + public :]
     each = 2 * len(MODULI) * DEGREE * _WORD + 1024
-    _check_seal(parts[0], public, each)
-    _check_seal(parts[1], rotations, len(_rotations()) * (len(MODULI) - 1) * each)
+    _check_seal(parts[0], public, each, version_of_seal)
+    _check_seal(parts[1], rotations, len(_rotations()) * (len(MODULI) - 1) * each, version_of_seal)
     return parts
 
 
-def _check_seal(body: bytes, size: int, most: int) -> None:
+def _check_seal(body: bytes, size: int, most: int, version: tuple[int, ...]) -> None:
     """Refuse what cannot be something of SEAL, or would take more than `most` bytes unpacked.
 
     Raises:
-        InvalidMessage: it is cut off, or no zstd frame, or too large.
+        InvalidMessage: it is cut off, no zstd frame, too large, or of another version, which this one cannot read.
     """
     damaged = InvalidMessage(text("a ciphertext or a key is damaged: {reason}", "frame"))
     if not _SEAL_HEAD.size < size == len(body) <= most + most // 64:
         raise wrong_size(len(body), size if size <= most else most)
-    magic, head, major, _, compression, _, length = _SEAL_HEAD.unpack_from(body)
-    if (magic, head, major, compression, length) != (_SEAL_MAGIC, _SEAL_HEAD.size, _SEAL_MAJOR, _ZSTD, size):
+    magic, head, major, minor, compression, _, length = _SEAL_HEAD.unpack_from(body)
+    if (magic, head, compression, length) != (_SEAL_MAGIC, _SEAL_HEAD.size, _ZSTD, size):
         raise damaged
+    if (major, minor) != version:
+        theirs, ours = f"{major}.{minor}", ".".join(map(str, version))
+        raise InvalidMessage(
+            text(
+                "the other node encrypts with SEAL {theirs} and this one with {ours}, which cannot read each other; "
+                "install the same version of TenSEAL on all nodes",
+                theirs,
+                ours,
+            )
+        )
     at, blocks, last = _SEAL_HEAD.size + _frame_head(body, most), 0, False
     if at <= _SEAL_HEAD.size:
         raise damaged

@@ -514,7 +514,7 @@ class _DataHolder(_Position):
             outputs.append(
                 Warned(
                     text(
-                        "{share} % of the rows have a score beyond {range} from the columns of {position} alone; the "
+                        "{share} percent of the rows have a score beyond {range} from the columns of {position} alone; the "
                         "Taylor loss only holds near 0",
                         f"{100 * beyond / rows:.1f}",
                         RANGE,

@@ -184,6 +184,7 @@ def found(encrypted: bool, chosen: Callable[[Position, Message], bool] = lambda 
     return {name for name, values in secrets(people, plan).items() if any(holds(data, values) for data in told)}
 
 
+@pytest.mark.slow
 def test_nothing_of_a_row_reaches_another_node() -> None:
     assert found(encrypted=True) == set()
     _, _, heard = recorded(encrypted=True)
@@ -192,6 +193,7 @@ def test_nothing_of_a_row_reaches_another_node() -> None:
     }
 
 
+@pytest.mark.slow
 def test_the_search_finds_what_the_twin_sends_in_clear_text() -> None:
     """The positive control: without encryption, residuals of rows are there; gradients are totals in both."""
     assert found(encrypted=False) == {"residuals"}  # from which labels follow

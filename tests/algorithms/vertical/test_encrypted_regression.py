@@ -360,7 +360,7 @@ def test_scores_far_from_0_are_told_once_an_epoch() -> None:
     plan = replace(plan_of(people, epochs=1), rate=0.4)
     _, said = plain_or_stopped(plan)
     (warning,) = [each for each in said[B] if isinstance(each, Warned)]
-    assert "% of the rows have a score beyond 4.0 from the columns of B alone" in warning.reason
+    assert "percent of the rows have a score beyond 4.0 from the columns of B alone" in warning.reason
 
 
 # What a node can work out
