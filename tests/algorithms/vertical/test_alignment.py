@@ -83,6 +83,7 @@ def test_ids_of_some_holders_only_are_common_nowhere(names: str, real_group: Gro
     assert len({tuple(done.common(name)) for name in names}) == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("names", ["ab", "abc"])
 def test_thousands_of_ids_in_many_chunks(names: str) -> None:
     starts = {"a": 0, "b": 700, "c": 300}

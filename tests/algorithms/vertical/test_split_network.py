@@ -193,6 +193,7 @@ def test_gradients_are_late_by_a_known_number_of_steps(in_flight: int) -> None:
     assert all((split[name] == array).all() for name, array in expected.items())
 
 
+@pytest.mark.slow
 @given(seed=st.integers(0, 10_000), in_flight=st.integers(1, 5))
 def test_the_order_of_arrival_changes_no_bit(seed: int, in_flight: int) -> None:
     case = Case(("a", "b", "c", "d"), ("b", "d"), in_flight=in_flight, optimiser="adam", size=3)

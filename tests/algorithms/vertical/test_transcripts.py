@@ -21,6 +21,7 @@ from flnet.algorithms.vertical.key_value_store import VALUE_BYTES, bin_numbers, 
 from flnet.algorithms.vertical.many_holders import ManyFollower, ManyLeader, look_up, outputs
 from tests.algorithms.vertical.playing import Play, play
 
+pytestmark = pytest.mark.slow
 BOUND = 5.0  # standard deviations; of 256 bits, any has a larger difference with a probability below 2e-4
 COMMON = [f"common-{n}" for n in range(100)]
 
