@@ -21,6 +21,8 @@ BOUNDS = {
     "uneven.bytes": 0.55,
     "uneven.time": 1.5,
     "cohort": 0.333,  # three times as fast
+    "alignment.seconds": 60.0,
+    "alignment.memory": 300.0,  # MB
     "page.paint": 1000.0,  # ms
     "page.weight": 200.0,  # kB
     "page.event": 1000.0,  # ms

@@ -16,6 +16,10 @@
     │   ├── ParamsRefused         422  wrong names, shapes or dtypes, or not finite
     │   ├── ContributionRefused   422  the signature of an update's statement is wrong
     │   ├── LabelsRefused         422  a label space or a correspondence breaks a rule
+    │   ├── AlignmentRefused      422  the rows of vertical federated learning cannot be aligned
+    │   ├── CutLayerRefused       422  outputs or gradients of a cut layer have a wrong shape, or are not finite
+    │   ├── BatchRefused          409  the message is for another epoch, step or batch of a split network
+    │   ├── OtherBottomModel      409  a node's bottom model is not the one with which the epoch ended
     │   ├── InputRefused          422  the trainer cannot predict from these inputs
     │   ├── ImportRefused         422  the data are not safe to import, too large, or unreadable
     │   ├── DataThere             409  the trainer already has data
@@ -192,6 +196,44 @@ class LabelsRefused(PeerError):
 
     status = 422
     code = "labels_refused"
+
+
+class AlignmentRefused(PeerError):
+    """Rows cannot be aligned: an id column breaks a rule, or another holder's list is damaged, repeated or false."""
+
+    status = 422
+    code = "alignment_refused"
+
+
+class CutLayerRefused(PeerError):
+    """Outputs or gradients at the cut layer of a split network have a wrong shape or dtype, or are not finite."""
+
+    code = "cut_layer_refused"
+
+
+class BatchRefused(PeerError):
+    """The message does not belong to the epoch, step or batch that the split network has reached here."""
+
+    status = 409
+    code = "batch_refused"
+
+
+class OtherBottomModel(PeerError):
+    """The bottom model of a feature holder is not the one that it had when the common epoch ended."""
+
+    status = 409
+    code = "other_bottom_model"
+
+    def __init__(self, peer: str, epoch: int, got: str, expected: str) -> None:
+        super().__init__(
+            text(
+                "{peer} goes on from epoch {epoch} with bottom model {got}, but ended that epoch with {expected}",
+                repr(peer),
+                epoch,
+                got[:12],
+                expected[:12],
+            )
+        )
 
 
 class InputRefused(PeerError):

@@ -37,6 +37,7 @@ SAMPLES: list[FlnetError] = [
     TooManyRequests("words", 2),
     errors.StrangerThere("10.0.0.1:4000", ""),
     errors.OtherMesh("lab", "flnet"),
+    errors.OtherBottomModel("a", 3, "d4", "d5"),
     errors.OtherMeshThere("10.0.0.1:4000", "lab", "flnet"),
 ]
 

@@ -23,7 +23,7 @@ LAYERS = {
     "params": 3,
     "protocol": 4,
     **dict.fromkeys(("labels", "aggregation"), 5),
-    "trainer": 6,
+    **dict.fromkeys(("trainer", "vertical_trainer"), 6),
     **dict.fromkeys(("settings", "algorithms", "datasets", "temporary"), 7),
     **dict.fromkeys(("rounds", "membership"), 8),
     **dict.fromkeys(("security", "wire", "store", "compute", "training"), 9),
@@ -36,6 +36,8 @@ LAYERS = {
 SEES = frozenset(
     {
         ("trainer", "datasets"),  # Partition, whose method `parts` plug-ins may call
+        ("vertical_trainer", "trainer"),
+        ("vertical_trainer", "datasets"),
         ("datasets", "algorithms"),
         ("settings", "algorithms"),
         ("wire", "security"),
@@ -56,6 +58,7 @@ TRAINER_FOREIGN = FRAMEWORKS | {"numpy", "scipy", "PIL"}
 TRAINERS_SEE = (
     "flnet.text",
     "flnet.trainer",
+    "flnet.vertical_trainer",
     "flnet.training",
     "flnet.datasets",
     "flnet.algorithms",

@@ -1,0 +1,1 @@
+"""Vertical federated learning: nodes hold different columns of the same rows."""
