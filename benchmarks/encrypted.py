@@ -14,7 +14,6 @@ import json
 import resource
 import sys
 import time
-from dataclasses import fields
 from statistics import median
 from typing import Any
 
@@ -26,6 +25,7 @@ from flnet.algorithms.vertical import encrypted_regression as regression
 from flnet.algorithms.vertical.encrypted_regression import Gradients, LossMeasured, Message, Plan, Position
 from flnet.algorithms.vertical.encryption import PlainScheme, SecretScheme
 from flnet.algorithms.vertical.taylor_regression import fixed_batches, signed_labels, standardise, train
+from flnet.experiments.vertical import message_bytes
 
 TRAIN = 455
 EPOCHS, BATCH = 20, 32
@@ -90,7 +90,7 @@ def one_run(kind: str, epochs: int, batch: int) -> dict[str, Any]:
     ends: list[float] = []
 
     def observe(sender: Position, to: Position, message: Message) -> None:
-        sizes.setdefault(type(message).__name__, []).append(size(message))
+        sizes.setdefault(type(message).__name__, []).append(message_bytes(message))
         ends.extend([time.process_time()] if isinstance(message, Gradients) else [])
 
     said = regression.run(holders, observe)
@@ -109,16 +109,6 @@ def one_run(kind: str, epochs: int, batch: int) -> dict[str, Any]:
         "loss": [each.loss for each in said[Position.KEY] if isinstance(each, LossMeasured)][-1],
         "rss_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3,
     }
-
-
-def size(message: Message) -> int:
-    """Bytes of what a message carries; its frame on the wire is not there yet."""
-    total = 0
-    for field in fields(message):
-        value = getattr(message, field.name)
-        for part in value if isinstance(value, tuple) else (value,):
-            total += len(part) if isinstance(part, bytes | str) else 8
-    return total
 
 
 def _scheme(kind: str) -> tuple[SecretScheme, Any]:

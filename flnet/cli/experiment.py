@@ -15,6 +15,7 @@ from flnet.cli.options import read_config
 from flnet.cli.output import console, counted, print_table, printable, table
 from flnet.compute.assignment import processors
 from flnet.errors import LocalError
+from flnet.experiments import vertical
 from flnet.experiments.cells import Cell, Engine, Outcome, Results
 from flnet.experiments.plan import Plan, find_plan, shipped
 from flnet.experiments.report import REPORT, write_report
@@ -22,6 +23,7 @@ from flnet.experiments.run import LocalEngine, RayEngine
 from flnet.settings import Settings, load_settings
 
 FOLDER = Path("experiments")  # in the working directory, if no other is named
+VERTICAL, VERTICAL_TITLE = "vertical", "Columns of the same rows at two nodes: split network, encrypted regression"
 
 
 @click.command("experiment")
@@ -67,12 +69,17 @@ def command(
 
     Finished trainings are kept in the output folder. Ctrl-C ends a run; the same command continues it.
 
+    The table "vertical" is measured in this process, from the beginning each time; --out and --quick are its options.
+
     \b
     Exit codes: 0 done, also if a data set is missing (its row says so); 1 failed; 2 wrong usage or table;
     128 + signal if a signal ended it.
     """
     if lists or name is None:
         _show_tables()
+        return
+    if name == VERTICAL:
+        _measure_vertical(out or FOLDER / VERTICAL, quick=quick)
         return
     plan = find_plan(name)
     folder = out or FOLDER / (f"{plan.id}-quick" if quick else plan.id)
@@ -171,8 +178,25 @@ def _write(plan: Plan, cells: Sequence[Cell], results: Results) -> None:
         write_report(plan, cells, results, results.path.parent)
 
 
+def _measure_vertical(folder: Path, *, quick: bool) -> None:
+    """Measure vertical training, and write the report line by line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = load_settings({}, os.environ, read_config(None))
+    with (folder / REPORT).open("w", encoding="utf-8") as report, interruptible():
+        report.write(f"# {VERTICAL_TITLE}\n\n")
+
+        def write(line: str) -> None:
+            click.echo(line)
+            report.write(f"{line}\n")
+            report.flush()
+
+        vertical.main(settings.datasets_path, write, quick=quick)
+    click.echo(f"{folder / REPORT}")
+
+
 def _show_tables() -> None:
     rows = table("name", "table", "cells")
+    rows.add_row(VERTICAL, VERTICAL_TITLE, "-")
     for name in shipped():
         plan = find_plan(name)
         rows.add_row(name, plan.title, counted(len(plan.cells()), "training"))

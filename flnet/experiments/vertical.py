@@ -1,25 +1,26 @@
-"""Measures the split network on tables whose columns lie at two nodes.
+"""Measures the split network and the encrypted regression on tables whose columns lie at two nodes.
 
-    python -m flnet.experiments.vertical FOLDER
-
-FOLDER has files vfl_NAME.npz with `X` (n, d), `y` (n,) of 0 and 1, `party` (d,), 0 or 1 for each column, and
-`feature_names`. Node a holds the columns of party 0, node b those of party 1 and the labels. A fifth of the rows is
-held out; columns are scaled by the mean and the spread of the training rows. Prints tables in Markdown.
+`flnet experiment vertical` runs it on the folder FLNET_DATASETS_PATH, which has files vfl_NAME.npz with `X` (n, d), `y`
+(n,) of 0 and 1, `party` (d,), 0 or 1 for each column, and `feature_names`. Node a holds the columns of party 0, node b
+those of party 1 and the labels. A fifth of the rows is held out; columns are scaled by the mean and the spread of the
+training rows. The result is tables in Markdown.
 """
 
 from __future__ import annotations
 
-import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from flnet.algorithms.vertical import encrypted_regression as regression
 from flnet.algorithms.vertical.defences import GradientNoise, NormalSource, OutputNoise, Place
+from flnet.algorithms.vertical.encrypted_regression import Plan
+from flnet.algorithms.vertical.encryption import OpenKey, PlainScheme, SecretScheme
 from flnet.algorithms.vertical.leakage import (
     direction_scores,
     invert_with_examples,
@@ -31,8 +32,11 @@ from flnet.algorithms.vertical.numpy_models import DenseBottom, DenseTop, Layers
 from flnet.algorithms.vertical.split_messages import CutGradients, CutOutputs, Message, Outgoing
 from flnet.algorithms.vertical.split_network import FeatureHolder, LabelHolder, SplitNode, run_epoch
 from flnet.algorithms.vertical.split_plan import RowNumbers, SplitPlan
+from flnet.algorithms.vertical.taylor_regression import fixed_batches, signed_labels
 from flnet.datasets.metrics import auc
+from flnet.errors import DataMissing
 from flnet.params.params import Array, PeerId, digest_of
+from flnet.security.ckks import CkksKeys, CkksScheme
 from flnet.trainer import Optimiser, Score
 from flnet.vertical_trainer import BottomModel, TopModel
 
@@ -541,31 +545,139 @@ def output_table(table: Table, setup: Setup, known: int, clip: float, column: st
         yield f"Whoever always says the commoner value of {column} is right for {found.always:.4f}."
 
 
+@dataclass(frozen=True, eq=False)
+class EncryptedRun:
+    """What came of one encrypted regression, or of the same steps in clear text.
+
+    Attributes:
+        theta: (columns,) the constant one, those of node b, those of node a.
+        bytes: of the messages of a batch.
+        seconds: of processor time for a batch, all three positions together; the median.
+    """
+
+    theta: Array
+    bytes: float
+    seconds: float
+
+    def figures(self, table: Table) -> tuple[float, float]:
+        """AUC and accuracy on hold-out rows."""
+        scores = _encrypted_rows(table)[table.test] @ self.theta
+        labels = table.labels[table.test]
+        return auc(labels == 1, scores), float(((scores > 0) == (labels == 1)).mean())
+
+
+def _encrypted_rows(table: Table) -> Array:
+    ones = np.ones((len(table.labels), 1))
+    return np.hstack([ones, table.columns[B], table.columns[A]]).astype(np.float64)
+
+
+def message_bytes(message: regression.Message) -> int:
+    """Bytes of what a message of the encrypted regression carries, without its frame on the wire."""
+    total = 0
+    for each in fields(message):
+        value = getattr(message, each.name)
+        for part in value if isinstance(value, tuple) else (value,):
+            total += len(part) if isinstance(part, bytes | str) else 8
+    return total
+
+
+def train_encrypted(table: Table, epochs: int, batch: int, *, is_clear: bool = False) -> EncryptedRun:
+    """Regress with the labels and columns of node b as A, the columns of node a as B, and a third node as C.
+
+    Args:
+        is_clear: whether the scheme that encrypts nothing is used.
+    """
+    a, b = (table.columns[peer][table.train].astype(np.float64) for peer in (B, A))
+    plan = Plan(a.shape[1] + 1, b.shape[1], fixed_batches(len(a), batch), epochs=epochs)
+    keys: SecretScheme = PlainScheme() if is_clear else CkksKeys()
+    open_key: OpenKey = PlainScheme.open_key if is_clear else CkksScheme.open_key
+    holder = regression.KeyHolder(plan, keys)
+    holders = (
+        regression.LabelHolder(plan, a, signed_labels(table.labels[table.train]), open_key, strict=False),
+        regression.FeatureHolder(plan, b, open_key, strict=False),
+        holder,
+    )
+    sent, ends = 0, [time.process_time()]
+
+    def observe(sender: regression.Position, to: regression.Position, message: regression.Message) -> None:
+        nonlocal sent
+        is_start = len(ends) == 1
+        sent += 0 if is_start else message_bytes(message)
+        if isinstance(message, regression.Gradients):
+            ends.append(time.process_time())
+
+    regression.run(holders, observe)
+    return EncryptedRun(holder.theta, sent / (len(ends) - 2), float(np.median(np.diff(ends[1:]))))
+
+
+ENCRYPTED = {
+    "breast_cancer": (20, 32),
+    "credit_default": (3, 500),
+    "adult": (3, 650),
+}  # epochs and rows of a batch
+
+
+def encrypted_table(tables: Mapping[str, Table]) -> Iterator[str]:
+    """The encrypted regression, and the same steps in clear text."""
+    yield from _table(
+        "data",
+        *("epochs", "batch", "AUC", "accuracy", "AUC in clear text", "accuracy in clear text"),
+        *("weights differ by", "bytes per batch", "ms per batch", "ms per batch in clear text"),
+    )
+    for name, (epochs, batch) in ENCRYPTED.items():
+        if name not in tables:
+            continue
+        try:
+            run, clear = (train_encrypted(tables[name], epochs, batch, is_clear=clear) for clear in (False, True))
+        except DataMissing as exc:  # the extra
+            yield _row(name, epochs, batch, str(exc), *[""] * 6)
+            continue
+        apart = f"{np.abs(run.theta - clear.theta).max():.1e}"
+        times = (f"{1000 * one.seconds:.2f}" for one in (run, clear))
+        figures = (*run.figures(tables[name]), *clear.figures(tables[name]))
+        yield _row(name, epochs, batch, *figures, apart, round(run.bytes), *times)
+
+
+SMALLEST = "breast_cancer"
 CLIP, READ = 4.0, "sex=Male"  # norm of outputs, and the column that node b tries to read
 
 
-def main(folder: Path, write: Callable[[str], object] = print) -> None:
+def read_tables(folder: Path | None, names: Iterable[str]) -> tuple[dict[str, Table], list[str]]:
+    """The tables in a folder, and what is missing there, in words."""
+    tables, missing = {}, []
+    for name in names:
+        file = f"vfl_{name}.npz"
+        if folder is not None and (folder / file).is_file():
+            tables[name] = read_table(folder / file)
+        else:
+            missing.append(
+                f"{name}: expected {file} in {folder or 'the folder FLNET_DATASETS_PATH, which is not set'}"
+            )
+    return tables, missing
+
+
+def main(folder: Path | None, write: Callable[[str], object] = print, *, quick: bool = False) -> None:
     """Measure everything on the data sets in this folder.
 
     Args:
+        folder: None if no person named one.
         write: gets line after line.
+        quick: only the smallest data set, to check that everything works.
     """
-    tables = {name: read_table(folder / f"vfl_{name}.npz") for name in SETUPS}
-    adult = tables["adult"], SETUPS["adult"]
-    parts = [
-        *(accuracy_table(name, table, SETUPS[name]) for name, table in tables.items()),
-        cost_table(tables),
-        in_flight_table(*adult),
-        label_holder_table(*adult),
-        gradient_table(*adult),
-        output_table(*adult, 200, CLIP, READ),
-        output_table(tables["breast_cancer"], SETUPS["breast_cancer"], 50, CLIP),
-    ]
+    tables, missing = read_tables(folder, [SMALLEST] if quick else SETUPS)
+    for line in missing:
+        write(line)
+    if missing:
+        write("")
+    parts = [accuracy_table(name, table, SETUPS[name]) for name, table in tables.items()]
+    parts += [cost_table(tables), encrypted_table(tables)] if tables else []
+    if "adult" in tables:
+        adult = tables["adult"], SETUPS["adult"]
+        parts += [in_flight_table(*adult), label_holder_table(*adult), gradient_table(*adult)]
+        parts += [output_table(*adult, 200, CLIP, READ)]
+    if SMALLEST in tables:
+        parts += [output_table(tables[SMALLEST], SETUPS[SMALLEST], 50, CLIP)]
     for part in parts:
         for line in part:
             write(line)
         write("")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]))

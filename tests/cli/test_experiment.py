@@ -67,6 +67,25 @@ def test_an_unknown_table_is_wrong_usage(flnet: Callable[..., Result], tmp_path:
     assert "no experiment 'no-such-table'; expected" in shown.output
 
 
+def test_vertical_training_is_measured_line_by_line(
+    flnet: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Path | None, bool]] = []
+
+    def measure(folder: Path | None, write: Callable[[str], object], *, quick: bool) -> None:
+        seen.append((folder, quick))
+        write("| data | AUC |")
+
+    monkeypatch.setattr("flnet.experiments.vertical.main", measure)
+    monkeypatch.setenv("FLNET_DATASETS_PATH", str(tmp_path))
+    shown = flnet("experiment", "vertical", "--quick", "--out", str(tmp_path / "out"))
+    assert (shown.exit_code, seen) == (0, [(tmp_path, True)])
+    report = tmp_path / "out" / "report.md"
+    assert shown.output.splitlines() == ["| data | AUC |", str(report)]
+    assert report.read_text("utf-8").startswith("# Columns of the same rows at two nodes")
+    assert "| data | AUC |" in report.read_text("utf-8")
+
+
 @pytest.mark.slow
 def test_what_ctrl_c_ended_goes_on_and_nothing_is_run_again(
     flnet: Callable[..., Result], small: Path, monkeypatch: pytest.MonkeyPatch

@@ -121,13 +121,38 @@ def test_the_program_writes_all_tables(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(vertical, "SETUPS", dict.fromkeys(vertical.SETUPS, few))
     monkeypatch.setattr(vertical, "SEEDS", range(2))
     monkeypatch.setattr(vertical, "READ", "yes")
+    monkeypatch.setattr(vertical, "ENCRYPTED", dict.fromkeys(vertical.SETUPS, (1, 240)))
     lines: list[str] = []
     vertical.main(tmp_path, lines.append)
     tables = "\n".join(lines).strip().split("\n\n")
-    assert sum(line.startswith("| ---") for line in lines) == 9
+    assert sum(line.startswith("| ---") for line in lines) == 10
     assert "All weights of the first two rows are equal to the last bit: True." in tables
     widths = [{line.count("|") for line in part.split("\n")} for part in tables if part.startswith("|")]
     assert all(len(width) == 1 for width in widths)
+
+
+def test_data_sets_that_are_not_there_are_named(tmp_path: Path) -> None:
+    made_up(tmp_path, "breast_cancer")
+    tables, missing = vertical.read_tables(tmp_path, vertical.SETUPS)
+    assert (list(tables), [words.split(":")[0] for words in missing]) == (
+        ["breast_cancer"],
+        ["adult", "credit_default"],
+    )
+    lines: list[str] = []
+    vertical.main(None, lines.append, quick=True)
+    expected = "expected vfl_breast_cancer.npz in the folder FLNET_DATASETS_PATH, which is not set"
+    assert lines == [f"breast_cancer: {expected}", ""]
+
+
+def test_regression_on_encrypted_numbers_does_what_it_does_in_clear_text(table: Table) -> None:
+    clear = vertical.train_encrypted(table, 10, 60, is_clear=True)
+    area_under, accuracy = clear.figures(table)
+    assert area_under > 0.9 and accuracy > 0.85
+    pytest.importorskip("tenseal", reason="TenSEAL is not installed (the extra `vertical`)")
+    run = vertical.train_encrypted(table, 10, 60)
+    assert run.theta == pytest.approx(clear.theta, abs=0.01)
+    assert run.figures(table)[1] == pytest.approx(accuracy, abs=0.005)
+    assert run.bytes > 100 * clear.bytes
 
 
 @pytest.mark.data
