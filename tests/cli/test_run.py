@@ -40,7 +40,8 @@ def test_wrong_settings_stop_the_start_with_words(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("flnet.toml").write_text(toml)
-    result = CliRunner().invoke(cli, ["run", *args], env=variables)
+    # Port 4000 may be another mesh's, which is another reason to stop.
+    result = CliRunner().invoke(cli, ["run", *args], env={"FLNET_NODE_PORT": str(free_port()), **variables})
     assert result.exit_code == 2
     assert words in result.stderr
     assert "swordfish" not in result.output
