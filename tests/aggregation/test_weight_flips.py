@@ -6,14 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from flnet.algorithms.registry import parse_rule
 from flnet.experiments.learners import learners_of, trainer_file
 from flnet.experiments.run import run_together
+from tests.aggregation.test_buffers import attacked
 from tests.aggregation.weight_flips import (
     ATTACKS,
     MEAN,
     NODES,
     ROUNDS,
     RULES,
+    Judged,
     Row,
     SharedWork,
     cell_of,
@@ -30,7 +33,8 @@ ALONE = {"seconds": 0.0, "processor_seconds": 0.0, "machine": ""}
 
 
 def test_shared_trainings_change_no_number(tmp_path: Path) -> None:
-    cells = [cell_of("TINY", 3, rule, attack) for rule in (*RULES, MEAN) for attack in ATTACKS]
+    pairs = [("krum:1", ATTACKS[0]), ("krum:1", ATTACKS[1]), ("cosine,agg1", ATTACKS[0]), (MEAN, ATTACKS[1])]
+    cells = [cell_of("TINY", 3, *pair) for pair in pairs]
     learners, work = learners_of(cells[0], trainer_file("TINY", SETTINGS), SETTINGS, tmp_path), SharedWork()
     for cell in cells:
         _, outcome = measured(cell, learners, work)
@@ -57,6 +61,16 @@ def test_a_row_has_the_weights_and_what_the_rule_judged_by(tmp_path: Path) -> No
         assert row.weights == (0,) * ROUNDS
         for attacker, lowest, highest in zip(row.attacker, row.lowest, row.highest, strict=True):
             assert attacker <= 0 < lowest if "cosine" in rule else attacker > highest
+
+
+@pytest.mark.parametrize("rule", ["krum:1", "cosine,agg1"])
+def test_who_is_blind_for_buffers_judges_by_them_and_the_rule_does_not(rule: str) -> None:
+    start, updates = attacked(1.0)
+    seen, blind = Judged({}), Judged({}, is_blind=True)
+    averages = [judged.watching(parse_rule(rule)).merge(None, start, updates) for judged in (seen, blind)]
+    assert averages[0].params.digest == averages[1].params.digest
+    far, near = (judged.by_round[start.number][updates[-1].peer] for judged in (seen, blind))
+    assert far < 0 < near if "cosine" in rule else near > 1_000 * far  # its buffers are honest, and long
 
 
 def test_a_run_goes_on_where_it_was_ended(tmp_path: Path) -> None:

@@ -8,6 +8,9 @@ if the attacker has no weight in any of the rounds.
 Jobs, rules and trainers are those of `flnet experiment`. But a training that starts from the same model is done once for
 all cells of a seed: as long as the attacker is left out, its factor changes nothing. Finished cells are kept in the file,
 and the same command goes on where it was ended.
+
+With `--blind` the same rounds are judged as if running means and variances were weights. The attacker is then like honest
+nodes, which shows what the figures of the other table rest on.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, NamedTuple
@@ -31,7 +34,7 @@ from flnet.compute.assignment import thread_bounds
 from flnet.experiments.cells import Cell, Outcome, Setup
 from flnet.experiments.learners import Learner, Order, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import CellMesh
-from flnet.params.params import PeerId
+from flnet.params.params import PeerId, Schema
 from flnet.protocol.updates import Update
 from flnet.settings import Settings, load_settings
 from flnet.temporary import temporary_folder
@@ -102,28 +105,34 @@ class SharedWork:
             order.params, order.fit, order.score, order.failure = done.params, done.fit, done.score, done.failure
 
 
+Judge = Callable[[RoundStart, Sequence[Update]], Mapping[PeerId, float]]
+
+
 @dataclass
 class Judged:
-    """What a rule judges updates by, by round and peer."""
+    """What a rule judges updates by, by round and peer.
+
+    Attributes:
+        is_blind: whether it takes buffers for weights; the rule itself does not.
+    """
 
     by_round: dict[int, Mapping[PeerId, float]]
+    is_blind: bool = False
 
     def watching(self, rule: AggregationRule) -> AggregationRule:
         """The same rule, which notes how it judges."""
-        measure = _measures(rule.name)
+        judge = _judge(rule.name)
 
         def merge(state: State, start: RoundStart, updates: Sequence[Update]) -> Merged:
-            if measure is not None and start.number not in self.by_round:
-                self.by_round[start.number] = measure(start, updates)
+            if judge is not None and start.number not in self.by_round:
+                seen = replace(start, schema=Schema.of(start.base)) if self.is_blind else start
+                self.by_round[start.number] = judge(seen, updates)
             return rule.merge(state, start, updates)
 
         return rule._replace(merge=merge)
 
 
-Judges = Callable[[RoundStart, Sequence[Update]], Mapping[PeerId, float]]
-
-
-def _measures(rule: str) -> Judges | None:
+def _judge(rule: str) -> Judge | None:
     """What the rule of this name judges updates by; None if by nothing."""
     if "cosine" in rule:
         return lambda start, updates: {
@@ -149,9 +158,11 @@ def cell_of(trainer: str, seed: int, rule: str, attack: str) -> Cell:
     )
 
 
-def measured(cell: Cell, learners: Sequence[Learner], work: SharedWork) -> tuple[Row, Outcome]:
+def measured(
+    cell: Cell, learners: Sequence[Learner], work: SharedWork, *, is_blind: bool = False
+) -> tuple[Row, Outcome]:
     """Run a cell, with the trainings that earlier cells of its seed have done."""
-    began, mesh, judged = time.monotonic(), CellMesh(cell, learners), Judged({})
+    began, mesh, judged = time.monotonic(), CellMesh(cell, learners), Judged({}, is_blind)
     mesh.strategy = judged.watching(mesh.strategy)
     while orders := mesh.advance():
         work.carry_out(orders)
@@ -205,7 +216,7 @@ def kept(path: Path) -> dict[tuple[str, int, str, str], Row]:
     return {row.key: row for row in map(Row.model_validate_json, lines)}
 
 
-def run(cells: Iterable[Cell], settings: Settings, path: Path) -> None:
+def run(cells: Iterable[Cell], settings: Settings, path: Path, *, is_blind: bool = False) -> None:
     """Run the cells that the file lacks, one seed after another, and add their rows to it."""
     known = kept(path)
     missing = [c for c in cells if (c.setup.trainer, c.seed, c.column, c.row) not in known]
@@ -215,7 +226,7 @@ def run(cells: Iterable[Cell], settings: Settings, path: Path) -> None:
             file = trainer_file(of_seed[0].setup.trainer, settings)
             learners = learners_of(of_seed[0], file, settings, folder)
             for cell in of_seed:
-                row, _ = measured(cell, learners, work)
+                row, _ = measured(cell, learners, work, is_blind=is_blind)
                 with path.open("a", encoding="utf-8") as out:
                     out.write(json.dumps(row.model_dump(mode="json")) + "\n")
                 print(f"seed {seed} {row.rule} {row.attack}: {row.weights} {row.seconds:.0f} s", flush=True)
@@ -255,12 +266,14 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--mean-seeds", type=int, default=5, help="how many of them also with the plain mean")
     parser.add_argument("--rule", action="append", choices=RULES, help="only this one; may be given several times")
+    parser.add_argument("--blind", action="store_true", help="judge buffers as weights; needs a file of its own")
     parser.add_argument("--report", action="store_true", help="run nothing")
     options = parser.parse_args()
     os.environ |= thread_bounds(1)  # with more threads, sums may differ in the last digit
     cells = wanted(options.trainer, options.seeds, options.mean_seeds, options.rule or RULES)
     if not options.report:
-        run(cells, load_settings({"compute_threads": 1}, os.environ), options.out)
+        settings = load_settings({"compute_threads": 1}, os.environ)
+        run(cells, settings, options.out, is_blind=options.blind)
     rows = [row for row in kept(options.out).values() if row.trainer == options.trainer]
     lines = {
         (c.column, c.row): [r for r in rows if (r.rule, r.attack) == (c.column, c.row)] for c in reversed(cells)
