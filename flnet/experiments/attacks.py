@@ -6,6 +6,7 @@ An attack changes the rows that a hostile node trains with, the update that it s
     backdoor          every training row is repeated with a bright pattern and class 0
     replacement[:F]   backdoor rows, and the update scaled by F; by the number of nodes if F is absent
     sign-flip[:F]     w - F (w_i - w) in place of w_i; F = 5
+    weight-flip[:F]   the same of weights, with the buffers of the honest update, such as running means; F = 1
     noise[:F]         normal noise in place of the update, F times its root mean square; F = 5
     free-rider        the parameters that the round began with, without a training
     two-faced[:F]     the honest update to one half of the peers, the flipped one to the other; F = 5
@@ -36,12 +37,13 @@ DEFAULTS: Mapping[str, float | None] = {
     "backdoor": None,
     "replacement": None,
     "sign-flip": 5.0,
+    "weight-flip": 1.0,
     "noise": 5.0,
     "free-rider": None,
     "two-faced": 5.0,
     "colluders": 1.5,
 }
-NUMBERED = frozenset({"replacement", "sign-flip", "noise", "two-faced", "colluders"})
+NUMBERED = frozenset({"replacement", "sign-flip", "weight-flip", "noise", "two-faced", "colluders"})
 _FORM = re.compile(r"([a-z-]+)(?::([0-9]{1,6}(?:\.[0-9]{1,6})?))?")
 
 
@@ -149,7 +151,8 @@ def crafted(
     """
     changed = {}
     for name, spec in schema.specs.items():
-        if spec.merge == "mean" and np.dtype(spec.dtype).kind == "f":
+        stays = spec.is_buffer and attack.name == "weight-flip"
+        if spec.merge == "mean" and np.dtype(spec.dtype).kind == "f" and not stays:
             own = learnt[mine][name]
             arrays = [params[name] for params in learnt.values()]
             array = _crafted_array(attack, base[name].astype(np.float64), own.astype(np.float64), arrays, chance)
@@ -163,7 +166,7 @@ def _crafted_array(
     factor = attack.number or 0.0
     moved: Array = own - base
     match attack.name:
-        case "sign-flip" | "two-faced":
+        case "sign-flip" | "weight-flip" | "two-faced":
             return base - factor * moved
         case "replacement":
             return base + (attack.number or len(learnt)) * moved

@@ -37,6 +37,8 @@ NAMES = [PeerId(name) for name in "abcdefghij"]
     [
         ("sign-flip", [1 - 5, 2 + 5]),
         ("sign-flip:1", [0, 3]),
+        ("weight-flip", [0, 3]),
+        ("weight-flip:5", [1 - 5, 2 + 5]),
         ("two-faced:2", [-1, 4]),
         ("replacement", [1 + 3, 2 - 3]),  # three nodes
         ("replacement:10", [11, -8]),
@@ -51,6 +53,20 @@ def test_a_crafted_update(attack: str, expected: list[float]) -> None:
     np.testing.assert_allclose(sent["w"], np.array(expected, np.float32), rtol=1e-6)
     assert sent["w"].dtype == np.float32
     assert sent["steps"] == 8  # not averaged, so unchanged
+
+
+@pytest.mark.parametrize(("attack", "mean"), [("weight-flip", 3.0), ("weight-flip:5", 3.0), ("sign-flip:1", 1.0)])
+def test_flipped_weights_leave_buffers_as_they_were_learnt(attack: str, mean: float) -> None:
+    base = Params({"w": np.array([1.0]), "mean": np.array([2.0]), "seen": np.array(4)})
+    own = Params({"w": np.array([1.5]), "mean": np.array([3.0]), "seen": np.array(9)})
+    schema, number = Schema.of(base, buffers=("mean", "seen")), Attack.parse(attack).number
+    sent = crafted(Attack.parse(attack), base, ME, {ME: own}, schema, np.random.default_rng(0))
+    assert number is not None
+    assert {name: float(array.item()) for name, array in sent.items()} == {
+        "w": 1 - number / 2,
+        "mean": mean,
+        "seen": 9,
+    }
 
 
 def test_noise_has_the_stated_size() -> None:
