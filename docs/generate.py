@@ -17,7 +17,7 @@ from flnet.cli.commands import cli
 from flnet.errors import FlnetError, PeerError
 from flnet.membership.probing import Pauses, suspicion_ticks
 from flnet.membership.roster import State, Status
-from flnet.rounds.steps import ASYNCHRONOUS, draw
+from flnet.rounds.steps import ASYNCHRONOUS, VERTICAL, draw
 from flnet.settings import PREFIX, Settings
 from flnet.web.api.openapi import ENDPOINTS
 from flnet.web.app import ROUTES
@@ -101,6 +101,11 @@ def asynchronous_diagram() -> str:
     return f"```mermaid\n{draw(ASYNCHRONOUS)}\n```"
 
 
+def vertical_diagram() -> str:
+    """The states of a vertical job."""
+    return f"```mermaid\n{draw(VERTICAL)}\n```"
+
+
 def claims_table() -> str:
     """Which claim about a member counts against what is held of it."""
     held = [f"`{state.value}`, {i}" for i in INCARNATIONS for state in State]
@@ -144,6 +149,7 @@ PARTS: dict[str, Callable[[], str]] = {
     "access": access_table,
     "job-steps": state_diagram,
     "asynchronous-steps": asynchronous_diagram,
+    "vertical-steps": vertical_diagram,
     "claims": claims_table,
     "suspicion": suspicion_table,
 }

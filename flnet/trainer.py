@@ -650,6 +650,8 @@ class TrainerFile:
         place: folder or file below FLNET_DATASETS_PATH in which it looks for data; empty if it does not say.
         reader: "module:function" that reads the data without the trainer's framework; empty if there is none.
         label: the name for people, where the source states it as a constant.
+        kind: whether all nodes have the same columns of different rows ("horizontal"), or different columns of the
+            same rows ("vertical").
     """
 
     id: str
@@ -661,3 +663,4 @@ class TrainerFile:
     place: str = ""
     reader: str = ""
     label: str = ""
+    kind: Literal["horizontal", "vertical"] = "horizontal"

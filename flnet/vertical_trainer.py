@@ -185,14 +185,24 @@ class VerticalTrainer(ABC):
     Attributes:
         label: the name for people; the id if empty.
         defaults: epochs, learning rate and batch size; they are the same on all nodes.
+        several_labels: whether more than one node may hold labels; each then trains a top model of its own.
     """
 
     label: str = ""
     defaults: HyperParams = HyperParams(e=10, u=0.001, b=256)
+    several_labels: bool = False
 
     @abstractmethod
     def identifiers(self) -> Sequence[str]:
         """The identifier of each of this node's rows, each once; rows are numbered in this order."""
+
+    def columns(self) -> Sequence[str]:
+        """Names of this node's feature columns; their number is told to the other nodes."""
+        return ()
+
+    def shared_columns(self) -> Sequence[str]:
+        """Those of them whose names the owner of the data shares with the other nodes; never their values."""
+        return ()
 
     def features(self, rows: Array) -> Array:
         """The features (b, ...) of these rows, for nodes that hold some.

@@ -23,11 +23,13 @@ from types import ModuleType
 from flnet.algorithms.fed_mt import local_training as methods
 from flnet.algorithms.registry import with_method
 from flnet.compute.checks import in_words
+from flnet.compute.vertical import VerticalHost
 from flnet.datasets import no_code as descriptions
 from flnet.errors import SettingsError, TrainerError
 from flnet.settings import Settings
 from flnet.text import joined, text
 from flnet.trainer import DataInfo, Trainer, TrainerFile, TrainerSettings
+from flnet.vertical_trainer import VerticalTrainer
 
 # Keras alone may run on either; it comes with TensorFlow unless the trainer chose otherwise.
 _FAMILIES = {"torch": "torch", "tensorflow": "tensorflow", "keras": "tensorflow", "jax": "jax"}
@@ -54,7 +56,7 @@ class SourceFacts:
 
     Attributes:
         modules: dotted names that it imports, and names that it imports from them.
-        constants: texts that it assigns to DATA_PLACE, DATA_READER and LABEL.
+        constants: texts that it assigns to DATA_PLACE, DATA_READER, LABEL and KIND.
     """
 
     modules: frozenset[str]
@@ -89,7 +91,7 @@ class Sources:
         return families(names)
 
     def constants_of(self, path: Path) -> Mapping[str, str]:
-        """The texts that a source file assigns to DATA_PLACE, DATA_READER and LABEL, as far as it does.
+        """The texts that a source file assigns to DATA_PLACE, DATA_READER, LABEL and KIND, as far as it does.
 
         Raises:
             UnreadableSource: the file cannot be read or has a syntax error.
@@ -149,7 +151,7 @@ def _parsed(path: Path) -> ast.Module:
         raise UnreadableSource(text("{path} cannot be read: {reason}", path, exc)) from exc
 
 
-CONSTANTS = ("DATA_PLACE", "DATA_READER", "LABEL")
+CONSTANTS = ("DATA_PLACE", "DATA_READER", "LABEL", "KIND")
 SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
 _EXTRAS = {"torch", "tensorflow"}  # what flnet can be installed with
@@ -234,7 +236,9 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
             raise TrainerError(text("{path} defines no function {name}(settings)", file.location, file.attribute))
         own = (descriptions.read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
         trainer = make(*own, settings)
-        if isinstance(trainer, Trainer):
+        if isinstance(trainer, VerticalTrainer) and file.kind == "vertical":
+            return VerticalHost(trainer, file.id)
+        if isinstance(trainer, Trainer) and file.kind == "horizontal":
             labelled = methods.with_labels(trainer, settings, file.id)
             return with_method(labelled, settings.method, settings.seed, file.id)
     except TrainerError:
@@ -254,6 +258,10 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
     kind = type(trainer).__name__
     raise TrainerError(
         text("{name} in {path} gave a {kind}; expected a Trainer", file.attribute, file.location, kind)
+        if file.kind == "horizontal"
+        else text(
+            "{name} in {path} gave a {kind}; expected a VerticalTrainer", file.attribute, file.location, kind
+        )
     )
 
 
@@ -308,7 +316,16 @@ def _described(
     try:
         frameworks = sources.frameworks_of(path)
         constants = sources.constants_of(path)
-        place, reader, label = (constants.get(name, "") for name in CONSTANTS)
+        place, reader, label, kind = (constants.get(name, "") for name in CONSTANTS)
+        if kind not in ("", "horizontal", "vertical"):
+            raise UnreadableSource(
+                text('{path}: KIND is "horizontal" or "vertical", not {kind}', path, repr(kind))
+            )
+        if kind == "vertical":
+            attribute = "make_vertical_trainer" if attribute == "make_trainer" else attribute
+            return TrainerFile(
+                name, str(path), "", module, attribute, frameworks, place, reader, label, "vertical"
+            )
         return TrainerFile(name, str(path), "", module, attribute, frameworks, place, reader, label)
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)

@@ -14,12 +14,20 @@ from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running,
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
 from flnet.algorithms.registry import parse_rule
 from flnet.compute.queue import ComputeQueue
-from flnet.compute.verbs import EvaluateRequest, FitRequest, PersonaliseRequest, PrepareRequest
+from flnet.compute.verbs import (
+    EvaluateRequest,
+    FitRequest,
+    OpenEpochRequest,
+    PersonaliseRequest,
+    PrepareRequest,
+    TurnRequest,
+)
+from flnet.compute.vertical import done, opened
 from flnet.errors import FlnetError, LocalError, ParamsRefused, SitsOut
 from flnet.params.arithmetic import clipped
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
 from flnet.params.quantization import Encoding, lowered
-from flnet.protocol.effects import Average, CancelWork, Evaluate, Fold, Train
+from flnet.protocol.effects import Average, CancelWork, Evaluate, Fold, OpenEpoch, Talk, Train
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -31,6 +39,7 @@ from flnet.protocol.events import (
     SumSpoilt,
     Trained,
     TrainingFailed,
+    VerticalFailed,
 )
 from flnet.protocol.updates import Contribution, RoundKey, Update
 from flnet.rounds.base import AnyJob
@@ -195,6 +204,21 @@ class ComputeTasks:
             return EvaluationFailed(effect.key, digest, str(exc), effect.split)
         figures = (score.accuracy, score.examples, score.metrics)
         return Evaluated(effect.key, digest, *figures, private, score.split)
+
+    async def take_turn(self, trainer: TrainerId, effect: OpenEpoch | Talk) -> Event:
+        """Begin an epoch of a vertical job, or let its conversation go on."""
+        try:
+            if isinstance(effect, OpenEpoch):
+                turn = await self._queue.call(trainer, OpenEpochRequest(opened(effect, self._me)))
+            else:
+                received = [
+                    {"sender": str(peer), "part": part.as_dict(), "arrays": arrays}
+                    for peer, part, arrays in effect.received
+                ]
+                turn = await self._queue.call(trainer, TurnRequest(effect.session, received))
+            return done(turn, effect.session)
+        except FlnetError as exc:
+            return VerticalFailed(effect.session, str(exc))
 
     def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Merged, Screening]:
         open_sum = self._sums.pop(trainer, None)

@@ -8,7 +8,7 @@ therefore needs a method in `flnet.trainer.Trainer`, a request and an entry here
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
@@ -16,7 +16,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from flnet.compute.checks import checked_fit, checked_params, checked_private, checked_score, declared, in_words
 from flnet.compute.export import file_of
 from flnet.compute.prediction import check_inputs, checked_prediction, picture_input
-from flnet.errors import InputRefused, NotOffered, TrainerError
+from flnet.compute.vertical import Opened, VerticalHost, VerticalTurn
+from flnet.errors import AlignmentRefused, InputRefused, NotOffered, TrainerError
 from flnet.params.params import Array, Params
 from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import HyperParams
@@ -131,6 +132,25 @@ class ExportRequest(TrainerRequest[bytes]):
 
 
 @dataclass(frozen=True)
+class OpenEpochRequest(TrainerRequest[VerticalTurn]):
+    """Begin an epoch of a vertical job."""
+
+    opened: Opened
+
+
+@dataclass(frozen=True)
+class TurnRequest(TrainerRequest[VerticalTurn]):
+    """Go on with an epoch of a vertical job.
+
+    Attributes:
+        received: from other holders, {"sender", "part", "arrays"} each.
+    """
+
+    session: str
+    received: Sequence[Mapping[str, Any]] = ()
+
+
+@dataclass(frozen=True)
 class Work:
     """The trainer that does a call, and what it needs in addition to the request.
 
@@ -169,6 +189,11 @@ class Work:
 
 def _prepare(work: Work, request: PrepareRequest) -> PrepareResult:
     with work.failing_in("prepare"):
+        if isinstance(work.trainer, VerticalHost):
+            try:
+                return PrepareResult(work.trainer.declared(work.seed), Params())
+            except AlignmentRefused as exc:
+                raise TrainerError(exc.message) from exc
         initial = work.trainer.initial_params(work.seed)
         params = checked_params(initial, text("initial_params of trainer {trainer}", work.name))
         return PrepareResult(declared(work.trainer, work.name, params), params)
@@ -222,6 +247,22 @@ def _diagnose(work: Work, request: DiagnoseRequest) -> Mapping[str, Any]:
         return findings
 
 
+def _open_epoch(work: Work, request: OpenEpochRequest) -> VerticalTurn:
+    with work.failing_in("open"):
+        return _vertical(work).open(request.opened)
+
+
+def _turn(work: Work, request: TurnRequest) -> VerticalTurn:
+    with work.failing_in("turn"):
+        return _vertical(work).go_on(request.session, request.received)
+
+
+def _vertical(work: Work) -> VerticalHost:
+    if not isinstance(work.trainer, VerticalHost):
+        raise NotOffered(text("{trainer} is no trainer for different columns of the same rows", work.name))
+    return work.trainer
+
+
 def _export(work: Work, request: ExportRequest) -> bytes:
     with work.failing_in("onnx"):
         return file_of(work.trainer, work.name, request.params, request.metadata)
@@ -252,5 +293,7 @@ VERBS: Mapping[type[TrainerRequest[Any]], Verb[Any, Any]] = {
         Verb(PredictRequest, Prediction, _predict),
         Verb(DiagnoseRequest, dict, _diagnose),
         Verb(ExportRequest, bytes, _export),
+        Verb(OpenEpochRequest, VerticalTurn, _open_epoch),
+        Verb(TurnRequest, VerticalTurn, _turn),
     )
 }

@@ -170,7 +170,7 @@ def assemble(
     """
     buffers = BufferPool()
     rule = parse_rule(settings.aggregation, buffers.take)
-    core = _core(settings, me, trainers, rule.adds_as_they_come, key)
+    core = _core(settings, me, trainers, rule.adds_as_they_come, key, files)
     registry, history = ModelRegistry(core, store), RoundHistory(core, store)
     wire = BodyFormats(core, store, settings.wire, settings.max_body_megabytes * MEGABYTE)
 
@@ -206,7 +206,14 @@ def assemble(
     return node
 
 
-def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, key: str | None) -> NodeCore:
+def _core(
+    settings: Settings,
+    me: Peer,
+    trainers: list[TrainerId],
+    folds: bool,
+    key: str | None,
+    files: Sequence[TrainerFile] = (),
+) -> NodeCore:
     return NodeCore(
         me,
         trainers,
@@ -218,6 +225,7 @@ def _core(settings: Settings, me: Peer, trainers: list[TrainerId], folds: bool, 
         rules=rules_of(settings),
         run=secrets.token_hex(8),
         proves_keys=settings.mode != "open",
+        vertical=[file.id for file in files if file.kind == "vertical"],
     )
 
 

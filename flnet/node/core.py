@@ -5,23 +5,26 @@ The running node and the simulation both drive this class; they differ only in w
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from random import Random
 from typing import NamedTuple
 
-from flnet.errors import IdTaken, NotAnnounced, UnknownTrainer
+from flnet.errors import IdTaken, NotAnnounced, OtherRounds, UnknownTrainer
 from flnet.membership.members import Members
 from flnet.membership.probing import Pauses
 from flnet.membership.state import MeshState
 from flnet.node.inbound import to_event
 from flnet.params.params import Digest, Params, PeerId, Rng, TrainerId
 from flnet.protocol.effects import Effect, TellJobs
-from flnet.protocol.events import ContactMade, Event, PeerLost, PeerSeen
+from flnet.protocol.events import ContactMade, Event, PeerLost, PeerSeen, VerticalReceived
 from flnet.protocol.messages import AskVersion, JobMessage, ModelParams, Packet, Peer, StartTraining
+from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.asynchronous_job import AsynchronousJob
 from flnet.rounds.base import AnyJob
 from flnet.rounds.job import Job
 from flnet.rounds.settings import JobSettings, Rules, Waits
+from flnet.rounds.vertical_job import VerticalJob
+from flnet.text import text
 
 
 class Owned(NamedTuple):
@@ -49,6 +52,7 @@ class NodeCore:
         rules: Rules | None = None,
         run: str = "",
         proves_keys: bool = False,
+        vertical: Collection[str] = (),
     ) -> None:
         """Args:
         trainers: ids of the jobs.
@@ -60,16 +64,18 @@ class NodeCore:
         rules: the rules of rounds.
         run: a word that no earlier run of this node had.
         proves_keys: whether messages prove the key of their sender.
+        vertical: trainers for different columns of the same rows.
         """
         self.me = me
         self.members = Members(
             MeshState(me, rng or Random(me.id), prune, pauses, accepts, key, proves_keys=proves_keys)
         )
         rules, waits = rules or Rules(), waits or Waits()
-        kind = AsynchronousJob if rules.asynchronous else Job
-        self.jobs: dict[TrainerId, AnyJob] = {
-            trainer: kind(JobSettings(me, trainer, waits, rules, folds, run)) for trainer in trainers
-        }
+        usual: type[AsynchronousJob | Job] = AsynchronousJob if rules.asynchronous else Job
+        self.jobs: dict[TrainerId, AnyJob] = {}
+        for trainer in trainers:
+            settings = JobSettings(me, trainer, waits, rules, folds, run)
+            self.jobs[trainer] = VerticalJob(settings) if trainer in vertical else usual(settings)
 
     def job(self, trainer: str) -> AnyJob:
         """The job of this trainer.
@@ -105,8 +111,10 @@ class NodeCore:
         trainer, event = to_event(packet, caller_ip)
         if trainer is not None:
             self.job(trainer)
+        if isinstance(event, VerticalReceived) and trainer and not isinstance(self.jobs[trainer], VerticalJob):
+            raise OtherRounds(text("all nodes have the same columns in this job here"))
         if (
-            isinstance(message, StartTraining | ModelParams | AskVersion)
+            isinstance(message, StartTraining | ModelParams | AskVersion | VerticalMessage)
             and message.sender not in self.members.known
         ):
             self._refuse_stranger(message, packet)

@@ -37,7 +37,9 @@ from flnet.protocol.messages import (
     Packet,
     Trigger,
 )
+from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.steps import Phase
+from flnet.rounds.vertical_job import VerticalJob
 from flnet.store.base import Store
 from flnet.text import text
 from flnet.wire.binary_codec import BINARY_TYPE, ZSTD, BinaryCodec, available_codings, compressed, read_head
@@ -48,6 +50,7 @@ Form = Literal["safetensors", "float16", "int8", "json"]
 T = TypeVar("T")
 
 BYTES_PER_NUMBER = 32  # of a number in JSON, generously
+VERTICAL_BYTES = 64 * 1024 * 1024  # of a message of a vertical job: outputs of one batch, or parts of lists
 BYTES_PER_ARRAY = 256  # of an array's description in a header
 OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded in a thread
 # Best first. A peer must read the form of this name; what it does not read is sent to it in full, with the same numbers.
@@ -83,6 +86,9 @@ class BodyFormats:
             return ANNOUNCE_BYTES
         if path == Trigger.path or path not in KINDS:
             return CONTROL_BYTES
+        if path == VerticalMessage.path:
+            has_some = any(isinstance(job, VerticalJob) for job in self._core.jobs.values())
+            return min(VERTICAL_BYTES, self._max_body_bytes) if has_some else CONTROL_BYTES
         return min(max([self._needs(t) for t in self._core.jobs], default=CONTROL_BYTES), self._max_body_bytes)
 
     def inspect(self, path: str, content_type: str, head: memoryview, total: int) -> bool:
@@ -99,7 +105,7 @@ class BodyFormats:
         trainer = header.fields.get("trainerId")
         if header.specs and isinstance(trainer, str):
             model = self._core.job(trainer).held.model
-            if model is not None:
+            if model is not None and path != VerticalMessage.path:
                 header.check(model.schema)
         return True
 
@@ -111,7 +117,7 @@ class BodyFormats:
             packet = codec.decode(kind, body)
             message = packet.message
             schema = self._schema(message.trainer) if isinstance(message, JobMessage) else None
-            if packet.params is None or schema is None:
+            if packet.params is None or schema is None or isinstance(message, VerticalMessage):
                 return packet
             try:
                 return replace(packet, params=schema.conform(packet.params))
@@ -126,7 +132,7 @@ class BodyFormats:
             large = packet.params is not None and packet.params.nbytes > OFF_LOOP_BYTES
             encode = self._json.encode
             return await asyncio.to_thread(encode, packet) if large else encode(packet), self._json.content_type
-        codec = self._codec(accepts)
+        codec = self._plain if isinstance(packet.message, VerticalMessage) else self._codec(accepts)
         if packet.params.nbytes > OFF_LOOP_BYTES and codec is not self._plain:
             return await asyncio.to_thread(codec.encode, packet), BINARY_TYPE
         return codec.encode(packet), BINARY_TYPE

@@ -47,6 +47,7 @@ from flnet.protocol.events import (
     Version,
     VersionAnswered,
     VersionReceived,
+    VerticalReceived,
 )
 from flnet.protocol.messages import (
     MAX_PEERS,
@@ -70,6 +71,7 @@ from flnet.protocol.messages import (
     digest_of,
 )
 from flnet.protocol.updates import Claim, Contribution, Report, RoundKey, Update
+from flnet.protocol.vertical import VerticalMessage
 from flnet.security.claims import ClaimSigner
 from flnet.security.rate_limits import Buckets
 from flnet.security.signatures import NodeKey
@@ -77,10 +79,14 @@ from flnet.text import text
 
 KINDS: Mapping[str, type[Message]] = {
     kind.path: kind
-    for kind in (Announce, Probe, StartTraining, AskRound, ModelParams, Accuracy, AskVersion, Trigger)
+    for kind in (
+        *(Announce, Probe, StartTraining, AskRound, ModelParams, Accuracy, AskVersion),
+        *(VerticalMessage, Trigger),
+    )
 }
 STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
 ORDERS: Mapping[str, Event] = {"stop": SeriesStopped(), "pause": Paused(), "resume": Resumed()}  # of a person
+VERTICAL_BURST, VERTICAL_PER_SECOND = 5000.0, 1000.0  # of those of vertical jobs, which send some for each batch
 BURST, PER_SECOND = 500.0, 50.0  # messages that one id may send: a round takes four, probing a few a second
 TOLD, SECONDS_PER_TOLD = 20, 30.0  # refusals of one address that people hear of
 ALL_TOLD, SECONDS_PER_ALL_TOLD = 100, 10.0  # of all addresses together
@@ -138,6 +144,10 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             return m.trainer, RoundAsked(m.sender)
         case AskVersion() as m:
             return m.trainer, VersionReceived(version_of(m, m.sender, m.round, m.trainer), _stated(m))
+        case VerticalMessage() as m:
+            key, arrays = RoundKey(m.round, PeerId(m.initiator or m.sender)), packet.params or Params()
+            said = (m.session, m.number, m.parts, arrays, m.federated_learning_params)
+            return m.trainer, VerticalReceived(m.sender, key, *said)
     raise TypeError(f"{type(packet.message).__name__} is no request")
 
 
@@ -307,6 +317,7 @@ class MessageChecks:
         self.networks: Networks | None = None
         self._me, self._publish = me, publish
         self._buckets = Buckets(BURST, PER_SECOND, clock)
+        self._vertical = Buckets(VERTICAL_BURST, VERTICAL_PER_SECOND, clock)
         self._told: set[str] = set()
         self._refused = Buckets(TOLD, 1 / SECONDS_PER_TOLD, clock)
         self._refused_at_all = Buckets(ALL_TOLD, 1 / SECONDS_PER_ALL_TOLD, clock)
@@ -327,7 +338,8 @@ class MessageChecks:
             TooManyMessages: there were too many of late.
         """
         if isinstance(message, Announce | Probe | JobMessage):
-            seconds = self._buckets.take(f"{caller_ip} {message.i_am.id}")
+            buckets = self._vertical if isinstance(message, VerticalMessage) else self._buckets
+            seconds = buckets.take(f"{caller_ip} {message.i_am.id}")
             if seconds:
                 raise TooManyMessages(seconds)
 

@@ -53,6 +53,7 @@ from flnet.protocol.events import (
     SendRefused,
     ShutOutBy,
     VersionAnswered,
+    VerticalDelivered,
 )
 from flnet.protocol.messages import (
     ANNOUNCE_BYTES,
@@ -73,6 +74,7 @@ from flnet.protocol.messages import (
     VersionReply,
 )
 from flnet.protocol.updates import RoundKey
+from flnet.protocol.vertical import VerticalMessage, VerticalReply
 from flnet.security.claims import ClaimSigner
 from flnet.text import text
 from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, available_codings, decompress
@@ -87,6 +89,7 @@ ANSWERS: Mapping[str, type[Message]] = {  # to messages of a round; the others g
     Accuracy.path: AccuracyReply,
     AskRound.path: RoundReply,
     AskVersion.path: VersionReply,
+    VerticalMessage.path: VerticalReply,
 }
 BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
 OTHER_KEY = text("its answer names another key than the one that signed it")
@@ -100,7 +103,7 @@ def goes_along(
     A peer that only supports the thesis' JSON gets all of them. Others get the digest of a start or a claim, because
     they usually hold that model already; an update is new to all of them.
     """
-    if params is None or SAFETENSORS not in accepts:
+    if params is None or SAFETENSORS not in accepts or isinstance(message, VerticalMessage):
         return True
     return isinstance(message, ModelParams) and params.nbytes <= push_bytes
 
@@ -374,11 +377,13 @@ class Outbox:
         except PeerError as exc:
             return SendFailed(peer, message.path, key, text("its answer cannot be used: {reason}", exc))
         answer = packet.message
-        assert isinstance(answer, AccuracyReply | RoundReply | VersionReply)
+        assert isinstance(answer, AccuracyReply | RoundReply | VersionReply | VerticalReply)
         if answer.i_am.id != peer and (reply.signer is not None or not isinstance(answer, AccuracyReply)):
             return SendFailed(peer, message.path, key, text("its answer speaks for another node"))
         if isinstance(answer, RoundReply):
             return RoundAnswered(peer, answer.round)
+        if isinstance(answer, VerticalReply):
+            return VerticalDelivered(peer, answer.session)
         if isinstance(answer, VersionReply):
             return VersionAnswered(version_in(packet, message.trainer))
         return ClaimAnswered(claim_of(message.round, packet))

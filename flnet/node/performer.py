@@ -35,6 +35,7 @@ from flnet.protocol.effects import (
     Fetch,
     Fold,
     KeepIncarnation,
+    OpenEpoch,
     Publish,
     Refuse,
     Save,
@@ -42,6 +43,7 @@ from flnet.protocol.effects import (
     SendAnnounce,
     SendProbe,
     SetTimer,
+    Talk,
     Train,
 )
 from flnet.protocol.events import Event, Restored, UpdateOffered, UpdateReceived, VersionReceived
@@ -55,7 +57,7 @@ Answered = asyncio.Future[Packet | None]
 log = logging.getLogger(__name__)
 Tell = Callable[[str, str], object]
 RETRY_SECONDS = 10.0  # until what could not be saved is tried again, if nothing else is saved before
-WORK = (CancelWork, Train, Fold, Average, Evaluate)  # what the compute queue does
+WORK = (CancelWork, Train, Fold, Average, Evaluate, OpenEpoch, Talk)  # what the compute queue does
 SAVE_SECONDS = 10.0  # for what is to be saved when this node ends
 
 
@@ -497,6 +499,8 @@ class Performer:
                 self._later(owner, self._compute.average(owner, effect))
             case Evaluate() as effect:
                 self._later(owner, self._compute.evaluate(owner, effect))
+            case OpenEpoch() | Talk() as effect:
+                self._later(owner, self._compute.take_turn(owner, effect))
             case Fetch() as effect:
                 self._move(self._ends(owner, self._outbox.fetch(owner, effect)))
             case Send() as effect:

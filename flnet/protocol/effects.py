@@ -15,6 +15,7 @@ from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.events import Split
 from flnet.protocol.messages import HyperParams, Message, News, Peer, Probe
 from flnet.protocol.updates import RoundKey, Update
+from flnet.protocol.vertical import BeginPart, EpochClosedPart, TalkPart
 
 
 @dataclass(frozen=True)
@@ -141,6 +142,38 @@ class Evaluate:
 
 
 @dataclass(frozen=True)
+class OpenEpoch:
+    """Begin an epoch of a vertical job in the compute queue. Ends in VerticalDone or VerticalFailed.
+
+    Attributes:
+        params: of this node's models when the epoch before ended.
+        report: with which that ended, if this node holds labels.
+        rows: of an alignment before: {"rows": (k,)}.
+        alignment: its digest.
+    """
+
+    session: str
+    begin: BeginPart
+    hyper: HyperParams
+    params: Params
+    report: EpochClosedPart | None = None
+    rows: Params | None = None
+    alignment: str = ""
+
+
+@dataclass(frozen=True)
+class Talk:
+    """Give what holders sent to the conversation of an epoch, in the compute queue. Ends like OpenEpoch.
+
+    Attributes:
+        received: sender, part and arrays of each.
+    """
+
+    session: str
+    received: tuple[tuple[PeerId, TalkPart, Params], ...] = ()
+
+
+@dataclass(frozen=True)
 class CancelTimer:
     """Cancel a timer; it is no error if it is not set."""
 
@@ -231,6 +264,8 @@ Effect = (
     | Fold
     | Average
     | Evaluate
+    | OpenEpoch
+    | Talk
     | CancelTimer
     | SetTimer
     | Fetch
@@ -252,6 +287,8 @@ ORDER: tuple[type, ...] = (
     Fold,
     Average,
     Evaluate,
+    OpenEpoch,
+    Talk,
     CancelTimer,
     SetTimer,
     Fetch,

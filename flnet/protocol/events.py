@@ -9,6 +9,7 @@ from typing import Any, Literal
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
 from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
+from flnet.protocol.vertical import AnyPart, EpochClosedPart, TalkPart
 
 # What every event is, and what a trainer says of itself.
 
@@ -262,6 +263,27 @@ class RoundAnswered(Event):
     round: int
 
 
+@dataclass(frozen=True)
+class VerticalReceived(Event):
+    """A peer sent a message of an epoch of a vertical job; see `flnet.protocol.vertical`."""
+
+    peer: PeerId
+    key: RoundKey
+    session: str
+    number: int | None
+    parts: tuple[AnyPart, ...]
+    arrays: Params
+    hyper: HyperParams
+
+
+@dataclass(frozen=True)
+class VerticalDelivered(Event):
+    """A peer has this node's message of an epoch of a vertical job."""
+
+    peer: PeerId
+    session: str
+
+
 # How one peer's update counted in an average, for people: its weight, and what the aggregation rule saw of it.
 
 
@@ -317,6 +339,48 @@ class DataChanged(Event):
     declaration: Declaration
     params: Params
     added: int = 0
+
+
+@dataclass(frozen=True)
+class TalkSent:
+    """What a conversation has to say to a holder."""
+
+    to: PeerId
+    part: TalkPart
+    arrays: Params
+
+
+@dataclass(frozen=True)
+class VerticalDone(Event):
+    """The conversation of an epoch took a turn; see `flnet.algorithms.vertical.conversation.Turn`.
+
+    Attributes:
+        params: of models that became those of the end of the epoch in this turn; None if none did.
+        own_report: with which the epoch ended here, if this node holds labels.
+        report: with which the epoch ended, of one label holder.
+        rows: of the alignment, in the turn in which it ended: {"rows": (k,)}.
+    """
+
+    session: str
+    sent: tuple[TalkSent, ...]
+    stage: str
+    step: int = 0
+    steps: int = 0
+    more: bool = False
+    bottom: str | None = None
+    params: Params | None = None
+    own_report: EpochClosedPart | None = None
+    report: EpochClosedPart | None = None
+    rows: Params | None = None
+    alignment: str = ""
+
+
+@dataclass(frozen=True)
+class VerticalFailed(Event):
+    """The conversation of an epoch cannot go on."""
+
+    session: str
+    reason: str
 
 
 @dataclass(frozen=True)

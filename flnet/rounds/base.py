@@ -391,6 +391,7 @@ class BaseJob(ABC, Generic[R_co]):
             "outcome": last.outcome if last and phase is Phase.IDLE else "",
             "error": self.error,
             "versions": self._view_of_versions(),
+            "vertical": self._view_of_holders(),
             "rule_needs": parse_rule(self.settings.rule).least,
             **self.settings.view(),
             **self.held.view(),
@@ -402,6 +403,10 @@ class BaseJob(ABC, Generic[R_co]):
 
     def _view_of_versions(self) -> Mapping[str, Any] | None:
         """The versions of this node and its peers; None with common rounds."""
+        return None
+
+    def _view_of_holders(self) -> Mapping[str, Any] | None:
+        """Who holds which columns; None where all nodes hold the same ones."""
         return None
 
     def records(self) -> Sequence[Mapping[str, Any]]:

@@ -49,6 +49,10 @@ from flnet.protocol.events import (
     UpdateReceived,
     VersionAnswered,
     VersionReceived,
+    VerticalDelivered,
+    VerticalDone,
+    VerticalFailed,
+    VerticalReceived,
     WillingnessChanged,
 )
 from flnet.text import Text, text
@@ -60,6 +64,7 @@ class Phase(StrEnum):
     LOADING = "LOADING"  # the trainer is being loaded
     NO_DATA = "NO_DATA"  # it cannot work: nothing to train on, or broken
     IDLE = "IDLE"  # between rounds
+    ALIGNING = "ALIGNING"  # a vertical job: holders of columns are asked, and find the rows that all of them have
     FETCHING = "FETCHING"  # the initiator's model is on its way, or is being compared with the own one
     TRAINING = "TRAINING"  # local training runs; updates of faster peers are gathered already
     GATHERING = "GATHERING"  # own word is out; waiting for the peers' updates
@@ -77,6 +82,7 @@ _WORDS = {
     Phase.LOADING: text("loading"),
     Phase.NO_DATA: text("no_data"),
     Phase.IDLE: text("idle"),
+    Phase.ALIGNING: text("aligning"),
     Phase.FETCHING: text("fetching"),
     Phase.TRAINING: text("training"),
     Phase.GATHERING: text("gathering"),
@@ -275,6 +281,48 @@ ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         P.TRAINING,
         _LATE,
         {Trained: _WAKES | {P.IDLE}, TrainingFailed: _WAKES | {P.IDLE}, Paused: {P.IDLE}},
+    ),
+}
+
+_TALK = (VerticalReceived, VerticalDelivered, VerticalDone, VerticalFailed)
+_ENDS = frozenset({P.IDLE, P.ALIGNING})  # the epoch is over, or given up, and the next one may begin at once
+_SPLIT = _ENDS | {P.TRAINING}
+
+# The same of jobs whose nodes hold different columns of the same rows (`flnet.rounds.vertical_job`).
+VERTICAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
+    P.LOADING: _row(
+        P.LOADING,
+        (Restored, RoundTriggered),
+        {Prepared: {P.IDLE, P.ALIGNING}, PrepareFailed: {P.NO_DATA}},
+    ),
+    P.NO_DATA: _row(P.NO_DATA, (PrepareFailed,), {Prepared: {P.IDLE}, DataChanged: _ENDS}),
+    P.IDLE: _row(
+        P.IDLE,
+        (*_LATE, *_TALK),
+        {
+            RoundTriggered: _ENDS,
+            Resumed: _ENDS,
+            WillingnessChanged: _ENDS,
+            VerticalReceived: {P.ALIGNING},
+            PeerSeen: {P.ALIGNING},  # the last holder that a series waited for
+            TimerFired: {P.ALIGNING},
+        },
+    ),
+    P.ALIGNING: _row(
+        P.ALIGNING,
+        (*_LATE, *_TALK),
+        {
+            **dict.fromkeys((*_TALK, SendFailed, SendRefused, TimerFired, PeerLost), _SPLIT),
+            Paused: {P.IDLE},
+        },
+    ),
+    P.TRAINING: _row(
+        P.TRAINING,
+        (*_LATE, *_TALK),
+        {
+            **dict.fromkeys((*_TALK, SendFailed, SendRefused, TimerFired, PeerLost), _ENDS),
+            Paused: {P.IDLE},
+        },
     ),
 }
 

@@ -117,6 +117,30 @@ class VersionsView(View):
     peers: list[PeerVersionView]
 
 
+class HolderView(View):
+    """A node that holds columns in a vertical job."""
+
+    peer: str
+    columns: int = Field(description="number of its feature columns")
+    names: list[str] = Field(description="names of columns, as far as its owner shares them")
+    has_label: bool = Field(description="whether it holds the label")
+    rows: int = Field(description="number of its rows")
+
+
+class VerticalView(View):
+    """The state of a job whose nodes hold different columns of the same rows."""
+
+    holders: list[HolderView] = Field(description="nodes that take part, with what each holds")
+    common: int | None = Field(description="number of rows that all holders have; null before they are aligned")
+    epochs: int = Field(description="number of epochs that the models were trained")
+    stage: Literal["", "asking", "aligning", "training", "closing"] = Field(
+        description="stage of the open epoch; empty between epochs"
+    )
+    step: int = Field(description="number of batches that are done in the open epoch")
+    steps: int = Field(description="number of its batches; 0 if it is not known")
+    loss: float | None = Field(description="mean loss of the last epoch on rows that are trained on")
+
+
 class LittleView(View):
     """A node whose updates have a low weight in the averages of this node."""
 
@@ -172,6 +196,9 @@ class JobView(View):
     paused: bool
     versions: VersionsView | None = Field(
         default=None, description="only in an asynchronous mesh; null with common rounds"
+    )
+    vertical: VerticalView | None = Field(
+        default=None, description="only where nodes hold different columns of the same rows; null otherwise"
     )
     sits_out: Words = Field(
         default="", description="why this node does not train in the open round; empty if it does"

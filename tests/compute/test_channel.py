@@ -36,12 +36,15 @@ from flnet.compute.verbs import (
     ExportRequest,
     FitRequest,
     FitResult,
+    OpenEpochRequest,
     PersonaliseRequest,
     PersonaliseResult,
     PredictRequest,
     PrepareRequest,
     PrepareResult,
+    TurnRequest,
 )
+from flnet.compute.vertical import Opened, VerticalTurn
 from flnet.errors import DataMissing, FlnetError, InputRefused, NotOffered, SitsOut, TrainerError, WorkerDied
 from flnet.labels.spaces import Correspondence, Labelling
 from flnet.params.params import Params
@@ -81,6 +84,8 @@ REQUESTS = [
     PredictRequest(MODEL, b"picture"),
     DiagnoseRequest(MODEL),
     ExportRequest(MODEL, {"format": "onnx"}),
+    OpenEpochRequest(Opened("a", "s", {"closed": 3}, HYPER, MODEL, {"epoch": 3}, np.arange(4), "ab")),
+    TurnRequest("s", [{"sender": "b", "part": {"kind": "alive"}, "arrays": MODEL}]),
 ]
 RESULTS = [
     PrepareResult(DECLARATION, MODEL),
@@ -92,6 +97,9 @@ RESULTS = [
     Prediction(np.ones((2, 1)), "any_of", 0.4, ("local", "global"), (0.1, 9.0), 1.5, COARSE_PREDICTION),
     {"kind": "groups", "tried": [{"k": 1, "silhouette": None}], "rows": np.int64(3)},
     b"a file",
+    VerticalTurn(
+        [{"to": "b", "part": {"kind": "alive"}, "arrays": MODEL}], "closed", 2, 3, params=MODEL, rows=np.arange(3)
+    ),
 ]
 
 

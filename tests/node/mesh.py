@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -21,7 +21,7 @@ from flnet.rounds.steps import Phase
 from flnet.settings import Settings
 from flnet.store.base import Store
 from flnet.store.memory import MemoryStore
-from flnet.trainer import Fit, Score, Task, Trainer
+from flnet.trainer import Fit, Score, Task, Trainer, TrainerFile
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.memory import MemoryNetwork, SignedReceiver
 from flnet.wire.transport import FORMS_HEADER, Reply, forms_of
@@ -71,6 +71,7 @@ class Mesh:
         bootstrap: tuple[str, ...] = (),
         store: Store | None = None,
         key: str | None = None,
+        files: Sequence[TrainerFile] = (),
         **settings: Any,
     ) -> NodeRuntime:
         """Start a node; `bootstrap` names nodes that were added before. One of a known name takes its place."""
@@ -94,6 +95,7 @@ class Mesh:
             pool=InlineQueue({MNIST_3_7: trainer}),
             transport=self.network.transport(me.address, signs.signer if signs else None),
             store=store,
+            files=files,
             key=signs.verifier.me.key if signs else key,
             signer=signs.node if signs else None,
             trust=trust,

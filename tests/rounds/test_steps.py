@@ -71,7 +71,7 @@ from flnet.rounds.job import Job
 from flnet.rounds.numbering import ASKED
 from flnet.rounds.preemption import STARTS
 from flnet.rounds.settings import JobSettings, Rules
-from flnet.rounds.steps import EVERYWHERE, LEGAL, Phase, draw, is_legal
+from flnet.rounds.steps import EVERYWHERE, LEGAL, VERTICAL, Phase, draw, is_legal
 from tests.helpers import HYPER, frozen, key, params, peer
 from tests.rounds.helpers import Bench, asked, came, claim, declaration, declined, listed, prepared
 from tests.rounds.scenarios import AWAITED, CHOOSING, LATE, OTHERS, PAUSING, RESTARTS, SOME, WITH_GOAL
@@ -596,11 +596,12 @@ def test_every_listed_step_happens(steps: frozenset[Step]) -> None:
 
 def test_a_phase_that_nothing_leads_to_would_be_noticed() -> None:
     reached = {after for row in LEGAL.values() for ends in row.values() for after in ends}
-    assert reached | {P.LOADING} == set(Phase)
+    assert reached | {P.LOADING, P.ALIGNING} == set(Phase)  # ALIGNING: of vertical jobs
 
 
 def test_what_means_the_same_everywhere_changes_no_phase_by_itself() -> None:
-    assert all(is_legal(phase, event, phase) for phase in Phase for event in EVERYWHERE)
+    assert all(is_legal(phase, event, phase) for phase in LEGAL for event in EVERYWHERE)
+    assert all(is_legal(phase, event, phase, VERTICAL) for phase in VERTICAL for event in EVERYWHERE)
     assert not is_legal(P.LOADING, PeerLost, P.IDLE)
     assert is_legal(P.EXCHANGING, PeerLost, P.IDLE)  # listed there
 

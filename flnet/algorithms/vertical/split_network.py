@@ -139,6 +139,11 @@ class FeatureHolder:
                 return self._take_report(message)
         raise BatchRefused(text("a feature holder takes no message {kind}", type(message).__name__))
 
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The number of steps that are done in the open epoch, and of all its steps."""
+        return self._applied, len(self._steps)
+
     def resume(self) -> list[Outgoing]:
         """What a restarted node says before its first epoch: which bottom model it goes on with."""
         digest = self.bottom.state().digest
@@ -353,6 +358,11 @@ class LabelHolder:
         if self._open is not None:
             self.top.load(self._open.begin)
         self._open = None
+
+    @property
+    def progress(self) -> tuple[int, int]:
+        """The number of steps that are done in the open epoch, and of all its steps; (0, 0) if none is open."""
+        return (self._open.done, len(self._open.steps)) if self._open else (0, 0)
 
     def predict(self, outputs: Mapping[PeerId, Array], *, zero_fill: bool = False) -> Array:
         """Probabilities (b, k) for rows whose outputs (b, q) feature holders sent.

@@ -17,6 +17,7 @@ from quart.wrappers.response import ResponseBody
 from werkzeug.exceptions import RequestedRangeNotSatisfiable, UnsupportedMediaType
 
 from flnet.errors import (
+    BatchRefused,
     ContributionRefused,
     IdTaken,
     JobBusy,
@@ -54,6 +55,7 @@ from flnet.protocol.messages import (
     StartTraining,
     VersionReply,
 )
+from flnet.protocol.vertical import VerticalMessage, VerticalReply
 from flnet.settings import Settings
 from flnet.text import text
 from flnet.web.auth.permissions import caller_ip
@@ -162,6 +164,15 @@ _declare(
     refuses=(
         *(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotReady, NotAnnounced),
         *(ContributionRefused, OtherRounds),
+    ),
+)
+_declare(
+    VerticalMessage,
+    what="Tell another holder of columns something in an epoch of a vertical job",
+    answer=VerticalReply,
+    refuses=(
+        *(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotReady, NotAnnounced),
+        *(OtherRounds, JobBusy, BatchRefused),
     ),
 )
 BINARY_PATHS = frozenset(endpoint.rule for endpoint in api if endpoint.types)

@@ -42,6 +42,7 @@ PHASES = {
     Phase.LOADING: text("Loading data"),
     Phase.NO_DATA: text("No data"),
     Phase.IDLE: text("Idle"),
+    Phase.ALIGNING: text("Aligning rows"),
     Phase.FETCHING: text("Fetching the start"),
     Phase.TRAINING: text("Training"),
     Phase.GATHERING: text("Waiting for updates"),

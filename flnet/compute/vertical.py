@@ -1,0 +1,288 @@
+"""Vertical trainers where they are: in the training child, or in the thread of the compute queue.
+
+A `VerticalHost` takes the place of a trainer among those of the compute queue. It offers no training or prediction by
+this node alone, and keeps the conversation with the other holders while an epoch is open. If the process ends, the
+conversation is gone: the epoch is abandoned, and the next one begins from what the job has saved.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NoReturn
+
+import numpy as np
+from blake3 import blake3
+
+from flnet.algorithms.vertical.conversation import Conversation, Saved, Sent, Turn
+from flnet.algorithms.vertical.groups import Group
+from flnet.algorithms.vertical.holder import SEED_BYTES
+from flnet.algorithms.vertical.identifiers import RULE, normalised_column
+from flnet.algorithms.vertical.wire_form import read_fields
+from flnet.errors import NotOffered, PeerError, TrainerError
+from flnet.params.params import Array, Params, PeerId, is_finite
+from flnet.protocol.effects import OpenEpoch
+from flnet.protocol.events import Declaration, TalkSent, VerticalDone
+from flnet.protocol.messages import HyperParams
+from flnet.protocol.vertical import BeginPart, EpochClosedPart
+from flnet.security.prime_group import ed25519_group
+from flnet.text import text
+from flnet.trainer import DataInfo, Fit, Score, Task, Trainer
+from flnet.vertical_trainer import VerticalTrainer
+
+BLOCK = 4096  # rows that are looked at together
+
+
+@dataclass(frozen=True)
+class VerticalTurn:
+    """The result of a turn, as it comes out of the training child; see `flnet.algorithms.vertical.conversation.Turn`.
+
+    Attributes:
+        sent: for each message {"to", "part", "arrays"}.
+        params: of the models whose epoch has ended; None if none has.
+        own_report: with which the epoch ended at this node, if it holds labels.
+    """
+
+    sent: Sequence[Mapping[str, Any]]
+    stage: str
+    step: int = 0
+    steps: int = 0
+    more: bool = False
+    bottom: str | None = None
+    params: Params | None = None
+    own_report: Mapping[str, Any] | None = None
+    report: Mapping[str, Any] | None = None
+    rows: Array | None = None
+    alignment: str = ""
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What an epoch begins with at this node.
+
+    Attributes:
+        begin: `BeginPart.as_dict`.
+        params, report: of the epoch that it goes on from.
+        rows, alignment: of the alignment before, if there is one.
+    """
+
+    me: str
+    session: str
+    begin: Mapping[str, Any]
+    hyper: HyperParams
+    params: Params = field(default_factory=Params)
+    report: Mapping[str, Any] | None = None
+    rows: Array | None = None
+    alignment: str = ""
+
+
+class VerticalHost(Trainer):
+    """A vertical trainer among the trainers of a compute queue."""
+
+    def __init__(
+        self,
+        trainer: VerticalTrainer,
+        name: str = "",
+        group: Callable[[], Group] = ed25519_group,
+        secret: Callable[[], bytes] = lambda: secrets.token_bytes(SEED_BYTES),
+    ) -> None:
+        """Args:
+        name: of the trainer, for messages.
+        group: in which ids are blinded.
+        secret: for each alignment another one.
+        """
+        self.trainer, self._name, self._group, self._secret = trainer, name, group, secret
+        self._session, self._conversation = "", None
+        self.label = trainer.label
+
+    _conversation: Conversation | None
+
+    # --- what it does not offer
+
+    def initial_params(self, seed: int) -> NoReturn:
+        """Not by this node alone."""
+        raise NotOffered(text("{trainer} is trained with other holders of columns only", self._name))
+
+    def fit(self, task: Task) -> Fit:
+        """Not by this node alone."""
+        return self.initial_params(task.seed)
+
+    def evaluate(self, params: Mapping[str, Array]) -> Score:
+        """Not by this node alone."""
+        return self.initial_params(0)
+
+    def data_info(self) -> DataInfo:
+        """Of the vertical trainer."""
+        return self.trainer.data_info()
+
+    # --- what it does
+
+    def declared(self, seed: int) -> Declaration:
+        """The declaration of the trainer, with this node's position.
+
+        Args:
+            seed: of this node's trainers.
+
+        Raises:
+            TrainerError: the data cannot be used; says why.
+            AlignmentRefused: likewise, of the ids.
+        """
+        trainer, info = self.trainer, self.trainer.data_info()
+        data: dict[str, Any] = {"source": info.source, "rows": dict(info.rows), "classes": list(info.classes)}
+        if info.sample:
+            data["sample"] = True
+        defaults = HyperParams(e=1, u=trainer.defaults.u, b=trainer.defaults.b)
+        offers = {"vertical": self._position(seed)}
+        return Declaration(trainer.label or self._name, defaults, 1.0, (), data=data, offers=offers)
+
+    def _position(self, seed: int) -> dict[str, Any]:
+        """What this node holds: JSON-ready data, and `ids`, by which changed data are noticed; that is told to nobody."""
+        trainer = self.trainer
+        ids = self._ids()
+        hyper = HyperParams(e=1, u=trainer.defaults.u, b=trainer.defaults.b)
+        bottom = trainer.bottom_model(0, hyper)
+        columns = 0 if bottom is None else self._checked_features(len(ids))
+        has_label = self._has_label(len(ids))
+        if bottom is None and not has_label:
+            raise TrainerError(text("there is neither a feature column nor a label column"))
+        return {
+            "columns": len(trainer.columns()) or columns,
+            "names": [name[:200] for name in trainer.shared_columns()][:1000],
+            "hasLabel": has_label,
+            "severalLabels": trainer.several_labels,
+            "width": 0 if bottom is None else bottom.width,
+            "rows": len(ids),
+            "rule": RULE,
+            "group": self._group().name,
+            "seed": seed,
+            "ids": blake3("\0".join(ids).encode()).hexdigest(),
+        }
+
+    def _ids(self) -> list[str]:
+        return normalised_column(list(self.trainer.identifiers()))
+
+    def _checked_features(self, count: int) -> int:
+        """The number of columns of features.
+
+        Raises:
+            TrainerError: some are not finite, or one has the same value everywhere.
+        """
+        columns, first, varies = 0, None, None
+        for start in range(0, count, BLOCK):
+            part = np.asarray(self.trainer.features(np.arange(start, min(start + BLOCK, count))))
+            flat = part.reshape(len(part), -1)
+            if not is_finite(flat):
+                raise TrainerError(text("the feature columns have missing values, or numbers that are not finite"))
+            if first is None or varies is None:
+                first, varies, columns = flat[0], np.zeros(flat.shape[1], bool), flat.shape[1]
+            varies |= (flat != first).any(axis=0)
+        if varies is not None and not varies.all():
+            names, at = self.trainer.columns(), int(np.flatnonzero(~varies)[0])
+            name = names[at] if len(names) == columns else str(at + 1)
+            raise TrainerError(text("feature column {name} has the same value in all rows; leave it out", name))
+        return columns
+
+    def _has_label(self, count: int) -> bool:
+        try:
+            labels = np.asarray(self.trainer.labels(np.arange(count)))
+        except NotOffered:
+            return False
+        if not is_finite(labels):
+            raise TrainerError(text("the label column has missing values, or numbers that are not finite"))
+        if labels.ndim == 1 and len(np.unique(labels)) < 2:
+            raise TrainerError(text("the label column has one value only; nothing can be learnt from it"))
+        return True
+
+    def open(self, opened: Opened) -> VerticalTurn:
+        """Begin an epoch; one that was open before is forgotten.
+
+        Raises:
+            TrainerError: it cannot be trained.
+        """
+        report = None if opened.report is None else EpochClosedPart.model_validate(opened.report)
+        with _in_words():
+            self._conversation = Conversation(
+                PeerId(opened.me),
+                opened.session,
+                BeginPart.model_validate(opened.begin),
+                opened.hyper,
+                self.trainer,
+                self._ids() if opened.begin["aligns"] else (),
+                Saved(opened.params, report),
+                group=self._group(),
+                secret=self._secret(),
+                rows=opened.rows,
+                alignment=opened.alignment,
+            )
+            self._session = opened.session
+            return _result(self._conversation.start())
+
+    def go_on(self, session: str, received: Sequence[Mapping[str, Any]]) -> VerticalTurn:
+        """Take messages of other holders, and work on.
+
+        Args:
+            received: for each message {"sender", "part", "arrays"}.
+
+        Raises:
+            TrainerError: the epoch is not open here, or cannot go on.
+        """
+        if self._conversation is None or session != self._session:
+            raise TrainerError(text("the training process was started again within the epoch"))
+        parts = [(PeerId(one["sender"]), read_fields(one["part"]), Params(one["arrays"])) for one in received]
+        with _in_words():
+            turn = self._conversation.receive(parts)
+        if turn.stage == "closed":
+            self._conversation, self._session = None, ""
+        return _result(turn)
+
+
+@contextmanager
+def _in_words() -> Iterator[None]:
+    """Makes TrainerError of refusals, which is what a call may raise."""
+    try:
+        yield
+    except PeerError as exc:
+        raise TrainerError(exc.message) from exc
+
+
+def _result(turn: Turn) -> VerticalTurn:
+    saved = turn.saved
+    return VerticalTurn(
+        [_sent(one) for one in turn.sent],
+        turn.stage,
+        turn.step,
+        turn.steps,
+        turn.more,
+        turn.bottom,
+        None if saved is None else saved.params,
+        None if saved is None or saved.report is None else saved.report.as_dict(),
+        None if turn.report is None else turn.report.as_dict(),
+        turn.rows,
+        turn.alignment,
+    )
+
+
+def opened(effect: OpenEpoch, me: PeerId) -> Opened:
+    """What a job asks for, as it goes into the training child."""
+    report = None if effect.report is None else effect.report.as_dict()
+    rows = None if effect.rows is None else effect.rows["rows"]
+    models = (effect.params, report, rows, effect.alignment)
+    return Opened(me, effect.session, effect.begin.as_dict(), effect.hyper, *models)
+
+
+def done(turn: VerticalTurn, session: str) -> VerticalDone:
+    """The result of a turn, as the job gets it."""
+    sent = tuple(TalkSent(PeerId(one["to"]), read_fields(one["part"]), Params(one["arrays"])) for one in turn.sent)
+    own, report = (
+        None if fields is None else EpochClosedPart.model_validate(fields)
+        for fields in (turn.own_report, turn.report)
+    )
+    rows = None if turn.rows is None else Params({"rows": turn.rows})
+    figures = (turn.stage, turn.step, turn.steps, turn.more, turn.bottom)
+    return VerticalDone(session, sent, *figures, turn.params, own, report, rows, turn.alignment)
+
+
+def _sent(one: Sent) -> Mapping[str, Any]:
+    return {"to": str(one.to), "part": one.part.as_dict(), "arrays": one.arrays}

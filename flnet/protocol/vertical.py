@@ -1,0 +1,301 @@
+"""What nodes say to each other in a vertical job, where they hold different columns of the same rows.
+
+A VerticalMessage contains parts: all that its sender had to say to the receiver by then. Each pair of nodes sends one
+message after the other, numbered by direction, and the next one only when the one before was answered. So parts arrive
+in order and once, although requests may be repeated or overtake each other. Arrays travel with the message, those of
+part 3 under the names "3/values", ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import ConfigDict, Field
+
+from flnet.params.params import PeerId
+from flnet.protocol.messages import MAX_PEERS, HexDigest, JobMessage, Loss, Message, Name, Peer, Round, Unit
+
+MAX_PARTS = 1024  # of one message
+MAX_ROWS = 10**9
+MAX_COLUMNS = 100_000
+MAX_SHARED_NAMES = 1000  # names of columns that a node tells
+MAX_CHECKPOINTS = 2
+MAX_EPOCH = 10**9
+MAX_REASON = 500
+
+Session = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
+Epoch = Annotated[int, Field(ge=0, le=MAX_EPOCH)]
+Closed = Annotated[int, Field(ge=-1, le=MAX_EPOCH)]
+Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
+Word = Annotated[str, Field(max_length=64)]
+Figures = Annotated[Mapping[Word, Loss], Field(max_length=64)]
+Digests = Annotated[Mapping[Name, HexDigest], Field(max_length=MAX_PEERS)]
+
+
+class Part(Message):
+    """Base of the parts; unknown fields are refused.
+
+    Attributes:
+        arrays: names of the arrays that come with it; None for any.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    arrays: ClassVar[tuple[str, ...] | None] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        """The fields as JSON-ready data."""
+        return self.model_dump(mode="json", by_alias=True)
+
+
+# How an epoch begins and ends.
+
+
+class Checkpoint(Part):
+    """An epoch that a holder can go on from.
+
+    Attributes:
+        bottom: digest of its bottom model then; None without features.
+        bottoms: digests of all bottom models, as the holder of labels noted them; None without labels.
+    """
+
+    epoch: Epoch
+    bottom: HexDigest | None = None
+    bottoms: Digests | None = None
+
+
+class OfferPart(Part):
+    """The initiator asks a node whether it holds columns of this job.
+
+    Attributes:
+        afresh: whether training begins with new models.
+    """
+
+    kind: Literal["offer"] = "offer"
+    afresh: bool = False
+
+
+class PositionPart(Part):
+    """A holder's answer to an offer: what it holds.
+
+    Attributes:
+        columns: number of its feature columns.
+        names: names of columns, as far as its owner shares them.
+        has_label: whether it holds the column of the label.
+        several_labels: whether more than one holder may hold labels in this job.
+        width: outputs of its bottom model; 0 without features.
+        rows: number of its rows.
+        rule: by which its ids were normalised.
+        group: in which ids are blinded.
+        seed: of its trainer; that of the initiator counts.
+        number: the newest round that it has entered; -1 before the first.
+        checkpoints: epochs that it can go on from.
+        alignment: digest of the rows that it has agreed on before, if they are still valid.
+        aligned_with: with whom.
+    """
+
+    kind: Literal["position"] = "position"
+    columns: int = Field(ge=0, le=MAX_COLUMNS)
+    names: tuple[Annotated[str, Field(max_length=200)], ...] = Field(default=(), max_length=MAX_SHARED_NAMES)
+    has_label: bool
+    several_labels: bool = False
+    width: int = Field(ge=0, le=MAX_COLUMNS)
+    rows: Count
+    rule: Word
+    group: Word
+    seed: int = Field(ge=0, le=2**63)
+    number: int = Field(ge=-1, le=2**53)
+    checkpoints: tuple[Checkpoint, ...] = Field(default=(), max_length=MAX_CHECKPOINTS)
+    alignment: HexDigest | None = None
+    aligned_with: tuple[Name, ...] = Field(default=(), max_length=MAX_PEERS)
+
+
+class BeginPart(Part):
+    """The initiator to all holders: an epoch begins, with these holders.
+
+    Attributes:
+        holders: all positions, as the holders stated them.
+        closed: the epoch that all holders go on from; -1 for new models.
+        aligns: whether rows are aligned first; otherwise the alignment that all have is used.
+        seed: of models and batches.
+        in_flight: number of batches that may be under way.
+    """
+
+    kind: Literal["begin"] = "begin"
+    holders: Mapping[Name, PositionPart] = Field(min_length=2, max_length=MAX_PEERS)
+    closed: Closed
+    aligns: bool
+    seed: int = Field(ge=0, le=2**63)
+    in_flight: int = Field(default=1, ge=1, le=64)
+
+    @property
+    def ids(self) -> tuple[PeerId, ...]:
+        """The holders in sorted order; the first one leads the alignment."""
+        return tuple(PeerId(peer) for peer in sorted(self.holders))
+
+
+class AlivePart(Part):
+    """A holder that is computing, or waits for others, says that it is there."""
+
+    kind: Literal["alive"] = "alive"
+
+
+class AbandonPart(Part):
+    """A holder gives the open epoch up.
+
+    Attributes:
+        reason: for people.
+        again: whether the epoch may be tried again, because a node did not answer.
+    """
+
+    kind: Literal["abandon"] = "abandon"
+    again: bool = False
+    reason: str = Field(max_length=MAX_REASON)
+
+
+# The messages of `flnet.algorithms.vertical.holder`.
+
+
+class OpeningPart(Part):
+    """The leader begins the alignment."""
+
+    kind: Literal["opening"] = "opening"
+    protocol: Word
+    rule: Word
+    group: Word
+    count: Count
+    chunk: int = Field(ge=1, le=MAX_ROWS)
+
+
+class AcceptancePart(Part):
+    """A follower takes part in the alignment."""
+
+    kind: Literal["acceptance"] = "acceptance"
+    count: Count
+
+
+class PairKeyPart(Part):
+    """A follower's half of a key that it has in common with another follower."""
+
+    kind: Literal["pair-key"] = "pair-key"
+    arrays: ClassVar[tuple[str, ...] | None] = ("items",)
+
+
+class ChunkPart(Part):
+    """A part of a list."""
+
+    kind: Literal["chunk"] = "chunk"
+    arrays: ClassVar[tuple[str, ...] | None] = ("items",)
+    list: Literal["blinded", "raised", "own", "table", "matches"]
+    number: Count
+    total: Count
+
+
+# The messages of `flnet.algorithms.vertical.split_messages`.
+
+
+class OutputsPart(Part):
+    """Outputs of a bottom model."""
+
+    kind: Literal["outputs"] = "outputs"
+    arrays: ClassVar[tuple[str, ...] | None] = ("values",)
+    epoch: Epoch
+    step: Count
+    batch: HexDigest
+    hold_out: bool = False
+
+
+class GradientsPart(Part):
+    """Gradients by these outputs."""
+
+    kind: Literal["gradients"] = "gradients"
+    arrays: ClassVar[tuple[str, ...] | None] = ("values",)
+    epoch: Epoch
+    step: Count
+    batch: HexDigest
+
+
+class BottomClosedPart(Part):
+    """All steps of a feature holder are done."""
+
+    kind: Literal["bottom-closed"] = "bottom-closed"
+    epoch: Epoch
+    digest: HexDigest
+
+
+class TopSharedPart(Part):
+    """The shared weights of a top model, between label holders."""
+
+    kind: Literal["top-shared"] = "top-shared"
+    arrays: ClassVar[tuple[str, ...] | None] = None
+    epoch: Epoch
+    examples: Count
+
+
+class ScorePart(Part):
+    """Figures on hold-out rows."""
+
+    accuracy: Unit
+    examples: Count
+    metrics: Figures = Field(default={})
+
+
+class EpochClosedPart(Part):
+    """A label holder has ended the epoch."""
+
+    kind: Literal["epoch-closed"] = "epoch-closed"
+    epoch: Epoch
+    loss: Loss
+    score: ScorePart | None = None
+    bottoms: Digests
+    top: HexDigest
+
+
+class ResumedPart(Part):
+    """A feature holder states the bottom model that it goes on with."""
+
+    kind: Literal["resumed"] = "resumed"
+    epoch: Epoch
+    digest: HexDigest
+
+
+ControlPart = OfferPart | PositionPart | BeginPart | AlivePart | AbandonPart
+TalkPart = (
+    OpeningPart
+    | AcceptancePart
+    | PairKeyPart
+    | ChunkPart
+    | OutputsPart
+    | GradientsPart
+    | BottomClosedPart
+    | TopSharedPart
+    | EpochClosedPart
+    | ResumedPart
+)
+AnyPart = Annotated[ControlPart | TalkPart, Field(discriminator="kind")]
+
+
+class VerticalMessage(JobMessage):
+    """POST /training/vertical: what one holder says to another in an epoch of a vertical job.
+
+    Attributes:
+        session: name of the epoch, which its initiator draws; no two have the same.
+        number: of the message, from 0 for each pair of nodes and direction; absent where the order does not matter.
+        parts: what it says, in order.
+    """
+
+    path: ClassVar[str] = "/training/vertical"
+    carries_params: ClassVar[bool] = True
+
+    session: Session
+    number: int | None = Field(default=None, ge=0, le=2**53)
+    parts: tuple[AnyPart, ...] = Field(min_length=1, max_length=MAX_PARTS)
+
+
+class VerticalReply(Message):
+    """The answer to VerticalMessage: it has arrived. What follows from it comes in messages of its own."""
+
+    i_am: Peer
+    session: Session
+    round: Round

@@ -1,0 +1,326 @@
+"""A job whose nodes hold different columns of the same rows: they train a split network together, epoch by epoch.
+
+Who holds what follows from the data of each node. A round is one epoch; its initiator asks all peers, so a node that
+comes later, or has other columns now, is seen. All models are private: no peer can download one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Set
+from typing import Any
+
+from flnet.errors import BatchRefused, InvalidMessage, JobBusy, NotComparable, OtherRounds
+from flnet.protocol.effects import Answer, Effect
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    ClaimAnswered,
+    ClaimReceived,
+    DeclineReceived,
+    Evaluated,
+    EvaluationFailed,
+    Event,
+    Fetched,
+    FetchFailed,
+    PeerLost,
+    PeerSeen,
+    Restored,
+    RolledBack,
+    RoundAnswered,
+    RoundAsked,
+    RoundTriggered,
+    SendFailed,
+    SendRefused,
+    SumSpoilt,
+    TimerFired,
+    Trained,
+    TrainingAsked,
+    TrainingFailed,
+    UpdateOffered,
+    UpdateReceived,
+    VersionAnswered,
+    VersionReceived,
+    VerticalDelivered,
+    VerticalDone,
+    VerticalFailed,
+    VerticalReceived,
+)
+from flnet.protocol.messages import LAST_ROUND, Triggered
+from flnet.protocol.updates import RoundKey
+from flnet.protocol.vertical import AbandonPart, OfferPart, VerticalReply
+from flnet.rounds.base import BaseJob
+from flnet.rounds.history import RoundRecord
+from flnet.rounds.settings import JobSettings
+from flnet.rounds.steps import VERTICAL, Phase
+from flnet.rounds.stopping import TIMERS
+from flnet.rounds.vertical_models import VerticalModels
+from flnet.rounds.vertical_round import VerticalRound
+from flnet.text import text
+
+HERE = text("nodes hold different columns of the same rows in this job; there are no updates to average")
+MOST_TRIES = 3  # in a row, of an epoch that is given up because a holder does not answer
+
+
+class VerticalJob(BaseJob[VerticalRound]):
+    """A vertical job.
+
+    Attributes:
+        models: what this node keeps between epochs.
+    """
+
+    table: Mapping[Phase, Mapping[type, Set[Phase]]] = VERTICAL
+
+    def __init__(self, settings: JobSettings) -> None:
+        super().__init__(settings)
+        self.models = VerticalModels()
+        self._sessions = self._tries = 0
+        self._ended = ("", False)  # the last session, and whether its epoch has ended
+        self._next_offer: VerticalReceived | None = None  # of another holder, while the epoch is about to end here
+
+    def _view_of_holders(self) -> Mapping[str, Any]:
+        """What each holder has, and how far the open epoch is."""
+        models, last = self.models, self.history.last
+        rows = [
+            {
+                "peer": peer,
+                "columns": position.columns,
+                "names": list(position.names),
+                "has_label": position.has_label,
+                "rows": position.rows,
+            }
+            for peer, position in sorted(models.holders.items())
+        ]
+        stage = self.round.vertical_view() if self.round else {"stage": "", "step": 0, "steps": 0}
+        loss = last.metrics.get("after", {}).get("loss") if last else None
+        common = None if models.rows is None else len(models.rows)
+        return {"holders": rows, "common": common, "epochs": models.closed + 1, "loss": loss, **stage}
+
+    # --- events
+
+    def _react(self, event: Event) -> list[Effect]:
+        match event:
+            case RoundTriggered():
+                return self._triggered(event)
+            case VerticalReceived():
+                return [Answer(self._reply(event)), *self._received(event)]
+            case VerticalDelivered() | VerticalDone() | VerticalFailed() | SendFailed() | SendRefused():
+                return self._to_round(event)
+            case RolledBack():
+                raise InvalidMessage(text("a node cannot go back to a model alone in this job"))
+            case RoundAsked():
+                raise OtherRounds(HERE)
+            case TrainingAsked() | UpdateReceived() | UpdateOffered() | DeclineReceived() | VersionReceived():
+                self._must_have_model()
+                raise OtherRounds(HERE)
+            case ClaimReceived():
+                raise NotComparable(HERE)
+            case PeerSeen(peer):
+                self.peers.met(peer)
+                return []
+            case PeerLost(peer):
+                self.peers.lost(peer)
+                return self._to_round(event)
+            case TimerFired(name) if name not in TIMERS:
+                return self._to_round(event)
+        return [] if isinstance(event, _OTHERS) else self._about_the_node(event)
+
+    def _next_step(self) -> Callable[[], list[Effect]] | None:
+        if self.round is not None and self.round.is_over and self._ended[0] != self.round.session:
+            return self._note_end
+        if self.arrivals.waiting is not None and self.phase in (Phase.IDLE, Phase.NO_DATA):
+            return self._renew
+        if self.phase is not Phase.IDLE:
+            return None
+        if self._next_offer is not None:
+            return self._take_offer
+        if self.series.can_begin:
+            return self._begin_asked
+        is_next = self.series.left > 0 and not self.series.is_held_up and self._all_here
+        return self._begin_next if is_next else None
+
+    @property
+    def _all_here(self) -> bool:
+        """Whether all holders of the last epoch are reachable."""
+        return self.models.holders.keys() <= {*self.peers.here, self.settings.my_id}
+
+    def _figures(self) -> Mapping[str, Any]:
+        if self.held.model is not None and self.held.current.private is not self._arrays():
+            self.held.learn(self._arrays())
+        return {**super()._figures(), "vertical": self.models.kept()}
+
+    _made: tuple[object, Any] = (None, None)
+
+    def _arrays(self) -> Any:
+        """All arrays of the models; the same object as long as nothing changes."""
+        parts = tuple(id(ended.params) for ended in self.models.ended.values()), id(self.models.rows)
+        if self._made[0] != parts:
+            self._made = (parts, self.models.params)
+        return self._made[1]
+
+    # --- an epoch begins
+
+    def _triggered(self, event: RoundTriggered) -> list[Effect]:
+        """A person, or a schedule, asks for epochs.
+
+        Raises:
+            JobBusy: not now.
+            InvalidMessage: a goal, or several epochs in a round, were asked for.
+        """
+        if event.until is not None:
+            raise InvalidMessage(text("this job takes a number of rounds; a goal is not possible yet"))
+        if event.hyper is not None and event.hyper.e != 1:
+            raise InvalidMessage(
+                text("a round of this job is one epoch; ask for {count} rounds instead", event.hyper.e)
+            )
+        if self.phase is Phase.LOADING and not event.why:
+            return self._put_off(event, self.number + 1)
+        self._must_be_free(
+            text("epoch {number} is still {state} here; ask again when it is over", self.number, self.phase.words)
+        )
+        number = self.number + 1
+        scheduled = text("the schedule starts epoch {number}: {reason}", number, event.why)
+        told = self._ask_for(event, number, scheduled)
+        self._tries = 0
+        begins = self._begin(event.why, afresh=event.new_numbering)
+        return [Answer(Triggered(trainer_id=self.settings.trainer, round=number)), *told, *begins]
+
+    def _begin(self, why: str = "", *, afresh: bool = False) -> list[Effect]:
+        self.settings.use(self.settings.hyper)
+        self._trouble = None
+        self._sessions += 1
+        session = f"{self.settings.run or self.settings.my_id}.{self._sessions}"
+        key = RoundKey(self.number + 1, self.settings.my_id)
+        self.round = VerticalRound(self._parts, self.models, key, _name(session), afresh=afresh, why=why)
+        return self.round.start()
+
+    def _begin_next(self) -> list[Effect]:
+        """Begin the next of the epochs that this node was asked for."""
+        if self.number >= LAST_ROUND:
+            self.series.give_up()
+            return []
+        self.series.count_down()
+        return self._begin()
+
+    def _note_end(self) -> list[Effect]:
+        """An epoch is over: decide what becomes of the rest of the series."""
+        round = self.round
+        assert round is not None
+        self._ended = (round.session, round.has_ended)
+        if round.has_ended:
+            self._tries = 0
+        if round.has_ended or not round.is_mine or not round.session:
+            return []
+        self._tries += 1
+        if round.tries_again and self._tries < MOST_TRIES:
+            self.series.restart_round()
+            return [self.save()]
+        left, self._tries = self.series.left, 0
+        self.series.give_up()
+        words = text("{count} further epochs are left out: {reason}", left, round.error or round.record.outcome)
+        return [self.save(), *([self.tell("series_stopped", words, left_out=left)] if left else [])]
+
+    # --- what peers say
+
+    def _reply(self, event: VerticalReceived) -> VerticalReply:
+        return VerticalReply(i_am=self.settings.me, session=event.session, round=event.key.number)
+
+    def _received(self, event: VerticalReceived) -> list[Effect]:
+        """Take a message of a holder.
+
+        Raises:
+            PeerError: it is refused and nothing has changed.
+        """
+        self._must_have_model()
+        round = self.round
+        if round is not None and not round.is_over and event.session == round.session:
+            return round.receive(event)
+        if isinstance(event.parts[0], OfferPart) and event.number == 0:
+            return self._offered(event)
+        if isinstance(event.parts[0], AbandonPart) or (event.session, True) == self._ended:
+            return []  # it is over here already
+        raise BatchRefused(text("{peer} is not in this epoch (any more)", self.settings.my_id))
+
+    def _offered(self, event: VerticalReceived) -> list[Effect]:
+        """A peer asks what this node holds.
+
+        Raises:
+            JobBusy: it takes part in no other epoch now.
+        """
+        self._must_not_be_paused()
+        if self.series.unwilling:
+            raise JobBusy(self.series.unwilling)
+        round = self.round
+        if event.session == self._ended[0] and (round is None or round.session == event.session):
+            return []  # repeated
+        if round is None or round.is_over:
+            return self._join(event)
+        if round.begin is None and event.peer < round.key.initiator:
+            left = round.yields(event.peer)
+            if round.is_mine:
+                self.series.restart_round()
+            self._ended = (round.session, False)
+            return [*left, *self._join(event)]
+        if round.begin is not None and event.peer in round.others:
+            self._next_offer = event
+            return []
+        raise JobBusy(text("{trainer} is in epoch {number} here", self.settings.trainer, self.number))
+
+    def _take_offer(self) -> list[Effect]:
+        event, self._next_offer = self._next_offer, None
+        return self._join(event) if event is not None and event.peer in self.peers.here else []
+
+    def _join(self, event: VerticalReceived) -> list[Effect]:
+        offer = event.parts[0]
+        assert isinstance(offer, OfferPart)
+        key = RoundKey(max(event.key.number, self.number + 1), event.peer)
+        self.settings.use(event.hyper)
+        self._trouble = None
+        self.round = VerticalRound(self._parts, self.models, key, event.session, afresh=offer.afresh)
+        return self.round.answer(event.peer)
+
+    # --- the trainer, and restarts
+
+    def _ids(self) -> str:
+        declared = self.settings.declaration
+        return str(declared.offers["vertical"]["ids"]) if declared else ""
+
+    def _renew(self) -> list[Effect]:
+        effects = super()._renew()
+        self.models.declare(self._ids())
+        return effects
+
+    def _restore(self, event: Restored) -> None:
+        models = VerticalModels.read(event.snapshot.get("vertical"), event.private)
+        super()._restore(event)
+        self.models = models
+        if self.round is not None:
+            self.round = self._past(self.round.key, self.round.open_record, event.snapshot)
+
+    def _past(self, key: RoundKey, record: RoundRecord | None, figures: Mapping[str, Any]) -> VerticalRound:
+        return VerticalRound.past(self._parts, self.models, key, record)
+
+    def _go_on(self) -> list[Effect]:
+        """The trainer is loaded: an epoch that was open before a restart is over, and the series goes on."""
+        before, past = self.snapshot.take_before(), self.round
+        self.models.declare(self._ids())
+        if before is None or past is None or past.open_record is None:
+            return []
+        was_mine = past.is_mine and Phase(before.snapshot["phase"]) in (Phase.ALIGNING, Phase.TRAINING)
+        past.record.outcome = text("abandoned: {reason}", text("{peer} was restarted", self.settings.my_id))
+        past.record.error = None
+        self.history.add(past.record)
+        past.drop_record()
+        if was_mine and not self.series.paused:
+            self.series.restart_round()
+        return []
+
+
+_OTHERS = (
+    *(VersionAnswered, RoundAnswered, ClaimAnswered, Fetched, FetchFailed, Averaged, AveragingFailed, SumSpoilt),
+    *(Trained, TrainingFailed, Evaluated, EvaluationFailed),
+)
+
+
+def _name(session: str) -> str:
+    """A session's name from a node's run: what stands in no name is replaced."""
+    return "".join(char if char.isascii() and (char.isalnum() or char in "._-") else "_" for char in session)[-64:]

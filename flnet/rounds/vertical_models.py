@@ -1,0 +1,232 @@
+"""What a node keeps of a vertical job between epochs: its models, the alignment, and what follows for the next epoch.
+
+A holder keeps the models of the two newest epochs that ended here or may have ended. One holder of labels decides
+whether an epoch has ended; another holder that was cut off before it heard so can go on from either. Holders of labels
+that average their models cannot be further apart than one epoch. So the newest epoch that all holders have is found
+from what each states, and holders of labels check the digests of the bottom models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from flnet.errors import BatchRefused
+from flnet.params.params import Array, Params
+from flnet.protocol.vertical import BeginPart, Checkpoint, EpochClosedPart, PositionPart
+from flnet.text import joined, text
+
+KEPT = 2  # epochs
+_ROWS = "rows"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The models of this node at the end of an epoch, or after all its steps if the end is not known.
+
+    Attributes:
+        params: of the bottom and top model.
+        bottom: digest of the bottom model; None without features.
+        report: with which the epoch ended here, if this node holds labels.
+    """
+
+    params: Params = field(default_factory=Params)
+    bottom: str | None = None
+    report: EpochClosedPart | None = None
+
+    def checkpoint(self, epoch: int) -> Checkpoint:
+        """What others are told of it."""
+        bottoms = None if self.report is None else dict(self.report.bottoms)
+        return Checkpoint(epoch=epoch, bottom=self.bottom, bottoms=bottoms)
+
+
+@dataclass
+class VerticalModels:
+    """The models of a job by epoch, and its alignment.
+
+    Attributes:
+        ended: by epoch, the newest ones.
+        closed: the newest epoch that is known to have ended; -1 before the first.
+        rows: own row of each common id; None before the first alignment, and when the ids have changed.
+        alignment: digest of these.
+        aligned_with: the holders of that alignment.
+        holders: what each held in the last epoch.
+        seed: of the models; None before the first epoch.
+        ids: checksum of the own ids.
+    """
+
+    ended: dict[int, Ended] = field(default_factory=dict)
+    closed: int = -1
+    rows: Array | None = None
+    alignment: str = ""
+    aligned_with: tuple[str, ...] = ()
+    holders: Mapping[str, PositionPart] = field(default_factory=dict)
+    seed: int | None = None
+    ids: str = ""
+
+    @property
+    def params(self) -> Params:
+        """All arrays, to be saved."""
+        arrays = {f"{epoch}/{name}": a for epoch, ended in self.ended.items() for name, a in ended.params.items()}
+        return Params(arrays if self.rows is None else {**arrays, _ROWS: self.rows})
+
+    def declare(self, ids: str) -> None:
+        """The trainer was loaded; with other ids, rows have to be aligned again."""
+        if ids != self.ids:
+            self.ids, self.rows, self.alignment, self.aligned_with = ids, None, "", ()
+
+    def checkpoints(self, *, afresh: bool) -> tuple[Checkpoint, ...]:
+        """The epochs that this node can go on from."""
+        if afresh:
+            return ()
+        return tuple(ended.checkpoint(epoch) for epoch, ended in sorted(self.ended.items()))
+
+    def begin(self, begin: BeginPart) -> None:
+        """An epoch begins."""
+        self.holders, self.seed = begin.holders, begin.seed
+        kept = {epoch: ended for epoch, ended in self.ended.items() if epoch <= begin.closed}
+        self.ended, self.closed = (kept if begin.closed >= 0 else {}), begin.closed
+
+    def align(self, rows: Array, digest: str, holders: tuple[str, ...]) -> None:
+        """Rows were aligned."""
+        self.rows, self.alignment, self.aligned_with = rows, digest, holders
+
+    def add(self, epoch: int, params: Params, bottom: str | None, report: EpochClosedPart | None) -> None:
+        """Models became those of the end of an epoch; what is known of it already stays."""
+        before = self.ended.get(epoch, Ended())
+        ended = Ended(before.params.merged_with(params), bottom or before.bottom, report or before.report)
+        newest = sorted({**self.ended, epoch: ended})[-KEPT:]
+        self.ended = {one: ended if one == epoch else self.ended[one] for one in newest}
+
+    def kept(self) -> Mapping[str, Any]:
+        """The state that is saved for a restart, as plain JSON data; arrays are saved separately."""
+        return {
+            "closed": self.closed,
+            "ended": [
+                [epoch, ended.bottom, ended.report.as_dict() if ended.report else None]
+                for epoch, ended in sorted(self.ended.items())
+            ],
+            "alignment": self.alignment,
+            "aligned_with": list(self.aligned_with),
+            "holders": {peer: position.as_dict() for peer, position in self.holders.items()},
+            "seed": self.seed,
+            "ids": self.ids,
+        }
+
+    @classmethod
+    def read(cls, kept: Mapping[str, Any] | None, params: Params | None) -> VerticalModels:
+        """What an earlier run saved.
+
+        Raises:
+            AttributeError, KeyError, TypeError, ValueError: it is damaged.
+        """
+        if not kept or params is None:
+            return cls()
+        ended = {}
+        for epoch, bottom, report in kept["ended"]:
+            prefix = f"{int(epoch)}/"
+            part = {name.removeprefix(prefix): a for name, a in params.items() if name.startswith(prefix)}
+            stated = None if report is None else EpochClosedPart.model_validate(report)
+            ended[int(epoch)] = Ended(Params(part), bottom, stated)
+        rows = np.asarray(params[_ROWS]) if _ROWS in params and kept["alignment"] else None
+        holders = {peer: PositionPart.model_validate(position) for peer, position in kept["holders"].items()}
+        alignment = ("", ()) if rows is None else (str(kept["alignment"]), tuple(kept["aligned_with"]))
+        return cls(ended, int(kept["closed"]), rows, *alignment, holders, kept["seed"], str(kept["ids"]))
+
+
+def common_epoch(positions: Mapping[str, PositionPart]) -> int:
+    """The newest epoch that all holders can go on from; -1 if none of them has been trained.
+
+    Raises:
+        BatchRefused: there is none, although some were trained.
+    """
+    epochs = {
+        peer: {checkpoint.epoch: checkpoint for checkpoint in position.checkpoints}
+        for peer, position in positions.items()
+    }
+    if not any(epochs.values()):
+        return -1
+    for epoch in sorted({epoch for known in epochs.values() for epoch in known}, reverse=True):
+        if all(epoch in known for known in epochs.values()):
+            points = {peer: known[epoch] for peer, known in epochs.items()}
+            if all(_agrees(positions[peer], point, points, positions) for peer, point in points.items()):
+                return epoch
+    stated = [
+        text("{peer} has {epochs}", peer, ", ".join(map(str, sorted(known))) or text("none"))
+        for peer, known in sorted(epochs.items())
+    ]
+    raise BatchRefused(
+        text(
+            "the holders have no common epoch to go on from ({stated}); begin a new numbering to train from new models",
+            joined(stated),
+        )
+    )
+
+
+def _agrees(
+    position: PositionPart,
+    point: Checkpoint,
+    points: Mapping[str, Checkpoint],
+    positions: Mapping[str, PositionPart],
+) -> bool:
+    """Whether a holder has what it needs of this epoch; holders of labels know the bottom models by digest."""
+    if position.width and point.bottom is None:
+        return False
+    if not position.has_label:
+        return True
+    bottoms = {peer: points[peer].bottom for peer, other in positions.items() if other.width}
+    return point.bottoms is not None and dict(point.bottoms) == bottoms
+
+
+def check_holders(
+    positions: Mapping[str, PositionPart], absent: Mapping[str, str], before: Mapping[str, Any]
+) -> None:
+    """Check that these holders can train together.
+
+    Args:
+        positions: of those who take part.
+        absent: why others do not.
+        before: who took part in the last epoch.
+
+    Raises:
+        BatchRefused: they cannot; says why.
+    """
+    for peer in sorted(before.keys() - positions.keys()):
+        raise BatchRefused(
+            text(
+                "{peer} holds columns of this job and is needed: {reason}",
+                peer,
+                absent.get(peer) or text("it is not reachable"),
+            )
+        )
+    if len(positions) < 2:
+        others = [text("{peer}: {reason}", peer, reason) for peer, reason in sorted(absent.items())]
+        raise BatchRefused(
+            joined([text("no other node holds columns of this job; it takes two or more holders"), *others])
+        )
+    labels = sorted(peer for peer, position in positions.items() if position.has_label)
+    if not labels:
+        raise BatchRefused(text("no holder has the label; one of {names} needs it", ", ".join(sorted(positions))))
+    if len(labels) > 1 and not all(positions[peer].several_labels for peer in labels):
+        raise BatchRefused(
+            text("{names} all hold a label, but this job is meant for one label holder", ", ".join(labels))
+        )
+    if not any(position.width for position in positions.values()):
+        raise BatchRefused(text("no holder has features"))
+    _check_alike(positions)
+
+
+def _check_alike(positions: Mapping[str, PositionPart]) -> None:
+    first = min(positions)
+    for name, field_name in ((text("rule of ids"), "rule"), (text("group of the elements"), "group")):
+        expected = getattr(positions[first], field_name)
+        for peer, position in sorted(positions.items()):
+            if (got := getattr(position, field_name)) != expected:
+                raise BatchRefused(
+                    text(
+                        "{name} differs: {expected} at {first}, {got} at {peer}", name, expected, first, got, peer
+                    )
+                )

@@ -1,0 +1,75 @@
+"""Whole nodes that hold different columns of the same people: they align their rows, and train epochs."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from flnet.params.params import Params
+from tests.algorithms.vertical.holders import People, trained_alone
+from tests.node.mesh import Linear, trigger, until
+from tests.node.vertical_mesh import T, job_of, vertical_mesh
+
+
+@pytest.mark.parametrize("wire", ["safetensors", "json", "int8"])
+async def test_three_nodes_align_their_rows_and_train_as_one_network(wire: str) -> None:
+    people = People(("a", "b", "c"), labels=("b",))
+    async with vertical_mesh(people, wire=wire) as mesh:
+        assert (await trigger(mesh.nodes["a"], 3))[0] == 202
+        await until(lambda: all(job_of(n).models.closed == 2 and not job_of(n).busy for n in mesh.nodes.values()))
+        jobs = {name: job_of(node) for name, node in mesh.nodes.items()}
+        rows = {name: np.asarray(job.models.rows) for name, job in jobs.items()}
+        assert len({job.models.alignment for job in jobs.values()}) == 1
+        ids = [[people.tables[name].ids[row] for row in rows[name]] for name in rows]
+        assert ids[0] == ids[1] == ids[2]
+        assert len(ids[0]) == 60
+        seed, hyper = jobs["a"].models.seed, jobs["a"].settings.hyper
+        assert seed is not None
+        assert hyper is not None
+        alone = trained_alone(people.tables, rows, jobs["a"].models.alignment, seed, hyper, 3)
+        for name, job in jobs.items():
+            split = alone[name]  # type: ignore[index]
+            assert job.models.ended[2].bottom == split.features.bottom.state().digest  # type: ignore[union-attr]
+        report = jobs["b"].models.ended[2].report
+        assert report is not None
+        assert report.top == alone["b"].labels.top.state().digest  # type: ignore[index, union-attr]
+        assert report.score is not None
+        for node in mesh.nodes.values():
+            view = node.job(T)
+            assert view.post_fedavg_accuracy == report.score.accuracy
+            assert view.vertical is not None
+            assert (view.vertical.common, view.vertical.epochs, view.vertical.stage) == (60, 3, "")
+            assert [(h.peer, h.columns, h.has_label, h.rows) for h in view.vertical.holders] == [
+                ("a", 2, False, 65),
+                ("b", 3, True, 66),
+                ("c", 4, False, 67),
+            ]
+            records = job_of(node).records()
+            assert [record["outcome"] for record in records] == [
+                f"epoch {epoch} of the models has ended" for epoch in range(3)
+            ]
+            assert [record["contributors"] for record in records] == [["a", "b", "c"]] * 3
+
+
+async def test_no_peer_can_download_a_model_of_a_holder() -> None:
+    people = People()
+    async with vertical_mesh(people) as mesh:
+        await trigger(mesh.nodes["b"])
+        await until(lambda: all(job_of(n).models.closed == 0 and not job_of(n).busy for n in mesh.nodes.values()))
+        for node in mesh.nodes.values():
+            job = job_of(node)
+            private = job.held.current.private
+            assert len(private) > 3
+            assert job.held.find(private.digest) is None
+            assert job.held.current.shared == Params()
+            parts = [Params({name: array}).digest for name, array in private.items()]
+            assert all(node.core.find(digest) is None for digest in [*parts, job.models.ended[0].params.digest])
+
+
+async def test_a_node_with_other_trainers_is_no_holder_and_its_own_job_goes_on() -> None:
+    people = People()
+    async with vertical_mesh(people, {"c": Linear(1.0)}) as mesh:
+        await trigger(mesh.nodes["a"], 2)
+        await until(lambda: all(job_of(mesh.nodes[n]).models.closed == 1 for n in "ab"))
+        assert sorted(job_of(mesh.nodes["a"]).models.holders) == ["a", "b"]
+        assert mesh.nodes["c"].job(T).current_round == -1

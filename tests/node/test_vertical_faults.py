@@ -1,0 +1,195 @@
+"""Faults and restarts in vertical jobs: every run ends in a whole epoch or a stated reason."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from flnet.params.params import PeerId
+from flnet.protocol.events import PeerLost, PeerSeen
+from flnet.store.sqlite_store import DiskStore
+from flnet.wire.memory import NetworkFaults
+from tests.algorithms.vertical.holders import People
+from tests.node.mesh import Mesh, trigger, until
+from tests.node.vertical_mesh import FILES, T, job_of, vertical_mesh
+
+
+def epochs(mesh: Mesh) -> set[int]:
+    return {job_of(node).models.closed for node in mesh.nodes.values()}
+
+
+def is_idle(mesh: Mesh) -> bool:
+    return not any(job_of(node).busy for node in mesh.nodes.values())
+
+
+def outcome(mesh: Mesh, name: str) -> str:
+    return str(job_of(mesh.nodes[name]).records()[-1]["outcome"])
+
+
+async def trained(mesh: Mesh, starter: str, rounds: int) -> None:
+    last = max(epochs(mesh)) + rounds
+    await trigger(mesh.nodes[starter], rounds)
+    await until(lambda: is_idle(mesh) and epochs(mesh) == {last}, 30)
+
+
+def must_agree(mesh: Mesh) -> None:
+    """Holders of labels know the bottom models that the others have."""
+    jobs = {name: job_of(node) for name, node in mesh.nodes.items()}
+    epoch = {job.models.closed for job in jobs.values()}.pop()
+    reports = [job.models.ended[epoch].report for job in jobs.values()]
+    bottoms = {name: job.models.ended[epoch].bottom for name, job in jobs.items()}
+    assert all(dict(report.bottoms) == bottoms for report in reports if report)
+    assert any(reports)
+
+
+@pytest.mark.parametrize("restarted", ["a", "b", "c"])
+async def test_a_restarted_holder_goes_on_from_the_common_epoch(restarted: str, tmp_path: Path) -> None:
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        stores = {name: DiskStore(tmp_path / name) for name in mesh.nodes}
+        for name, node in list(mesh.nodes.items()):
+            await node.stop()
+            await mesh.add(name, people.hosts()[name], ("a",) if name != "a" else (), stores[name], files=FILES)
+        await mesh.full()
+        await trained(mesh, "a", 2)
+        await mesh.nodes[restarted].stop()
+        others = tuple(name for name in mesh.nodes if name != restarted)
+        store = DiskStore(tmp_path / restarted)
+        again = await mesh.add(restarted, people.hosts()[restarted], others, store, files=FILES)
+        await until(lambda: bool(again.ready()["data_loaded"]))
+        assert job_of(again).models.closed == 1
+        await mesh.full()
+        await trained(mesh, restarted, 1)
+        assert job_of(again).models.rows is not None
+        must_agree(mesh)
+
+
+async def test_a_holder_that_lost_its_state_is_told_to_all_and_a_new_numbering_begins_afresh() -> None:
+    people = People()
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 2)
+        await mesh.nodes["a"].stop()
+        await mesh.add("a", people.hosts()["a"], ("b",), files=FILES)
+        await mesh.full()
+        await trigger(mesh.nodes["b"], 3)
+        await until(lambda: len(job_of(mesh.nodes["b"]).records()) == 3)
+        assert "no common epoch to go on from (a has none; b has 0, 1)" in outcome(mesh, "b")
+        await until(lambda: is_idle(mesh))
+        assert job_of(mesh.nodes["b"]).series.left == 0
+        body = b'{"trainerId": "MNIST_3_7", "newNumbering": true}'
+        await mesh.nodes["b"].receive("/training/trigger", body, "application/json", "127.0.0.1")
+        await until(lambda: is_idle(mesh) and epochs(mesh) == {0})
+        must_agree(mesh)
+
+
+async def test_a_holder_that_dies_in_an_epoch_ends_it_everywhere_and_the_series_goes_on_when_it_is_back() -> None:
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 1)
+        job = job_of(mesh.nodes["c"])
+        await trigger(mesh.nodes["a"], 3)
+        await until(lambda: job.round is not None and job.round.begin is not None and job.busy)
+        for name in "ab":
+            mesh.nodes[name].deliver(T, PeerLost(PeerId("c"), "it does not answer"))
+        await until(lambda: "c is not reachable" in outcome(mesh, "a") or max(epochs(mesh)) == 3, 20)
+        for name in "ab":
+            mesh.nodes[name].deliver(T, PeerSeen(PeerId("c")))
+        await until(lambda: is_idle(mesh) and epochs(mesh) == {3}, 30)
+        must_agree(mesh)
+        reasons = [record["outcome"] for record in job_of(mesh.nodes["a"]).records()]
+        assert sum("has ended" in reason for reason in reasons) == 4
+
+
+async def test_a_trainer_that_fails_ends_the_epoch_with_its_reason_on_all_holders() -> None:
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 1)
+        people.tables["c"].fails = True
+        await trigger(mesh.nodes["a"], 5)
+        await until(lambda: is_idle(mesh) and all("asked to fail" in outcome(mesh, name) for name in mesh.nodes))
+        assert job_of(mesh.nodes["a"]).series.left == 0
+        assert epochs(mesh) == {0}
+        people.tables["c"].fails = False
+        await trained(mesh, "b", 2)
+        must_agree(mesh)
+
+
+async def test_a_pause_ends_the_epoch_and_holders_that_are_paused_say_so() -> None:
+    people = People()
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 1)
+        await mesh.nodes["b"].steer(T, "pause")
+        await trigger(mesh.nodes["a"])
+        await until(lambda: is_idle(mesh) and len(job_of(mesh.nodes["a"]).records()) == 2)
+        assert "b holds columns of this job and is needed" in outcome(mesh, "a")
+        assert "paused by a person" in outcome(mesh, "a")
+        await mesh.nodes["b"].steer(T, "resume")
+        await trained(mesh, "a", 1)
+
+
+@pytest.mark.parametrize(
+    ("labels", "words"), [((), "no holder has the label"), (("a", "b"), "a, b all hold a label, but")]
+)
+async def test_holders_that_cannot_train_together_are_refused_before_any_training(
+    labels: tuple[str, ...], words: str
+) -> None:
+    people = People(("a", "b"), labels)
+    async with vertical_mesh(people) as mesh:
+        await trigger(mesh.nodes["a"], 2)
+        await until(lambda: is_idle(mesh) and bool(job_of(mesh.nodes["a"]).records()))
+        assert words in outcome(mesh, "a")
+        assert words in str(mesh.nodes["a"].job(T).error)
+        assert epochs(mesh) == {-1}
+
+
+async def test_a_node_alone_says_what_is_missing() -> None:
+    people = People()
+    del people.tables["b"]
+    async with vertical_mesh(people) as mesh:
+        await trigger(mesh.nodes["a"])
+        await until(lambda: bool(job_of(mesh.nodes["a"]).records()))
+        assert "two or more holders" in outcome(mesh, "a")
+
+
+async def test_no_common_person_ends_in_words_at_both() -> None:
+    people = People()
+    people.tables["a"].ids = [f"other {number}" for number in range(len(people.tables["a"].ids))]
+    async with vertical_mesh(people) as mesh:
+        await trigger(mesh.nodes["a"])
+        await until(lambda: all(job_of(node).records() for node in mesh.nodes.values()))
+        assert all("have no id in common" in outcome(mesh, name) for name in "ab")
+
+
+async def test_two_nodes_that_begin_at_once_train_one_epoch_after_the_other() -> None:
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 1)
+        await asyncio.gather(trigger(mesh.nodes["c"], 2), trigger(mesh.nodes["b"], 2), trigger(mesh.nodes["a"], 1))
+        await until(lambda: is_idle(mesh) and len(epochs(mesh)) == 1 and max(epochs(mesh)) >= 1, 30)
+        must_agree(mesh)
+
+
+async def test_several_label_holders_average_their_top_models() -> None:
+    people = People(("a", "b", "c"), labels=("a", "b"))
+    for table in people.tables.values():
+        table.several_labels = True
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "c", 3)
+        must_agree(mesh)
+        tops = {job_of(mesh.nodes[name]).models.ended[2].report.top for name in "ab"}  # type: ignore[union-attr]
+        assert len(tops) == 1
+
+
+async def test_requests_that_are_lost_are_repeated_and_nothing_is_trained_twice() -> None:
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "b", 1)
+        mesh.network.faults = NetworkFaults(drop_request=0.03, drop_reply=0.03, duplicate=0.1, longest_delay=0.003)
+        await trigger(mesh.nodes["b"])
+        await until(lambda: is_idle(mesh) and len(job_of(mesh.nodes["b"]).records()) >= 2)
+        mesh.network.faults = NetworkFaults()
+        await until(lambda: all(len(node.core.members.alive) == 2 for node in mesh.nodes.values()))
+        await trained(mesh, "b", 1)
+        must_agree(mesh)
