@@ -9,7 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
-from flnet.errors import BatchRefused, InvalidMessage, JobBusy, NotComparable, OtherRounds
+from flnet.errors import (
+    BatchRefused,
+    InvalidMessage,
+    JobBusy,
+    NotComparable,
+    OtherRounds,
+    ParamsRefused,
+    RoundAhead,
+)
 from flnet.protocol.effects import Answer, Effect
 from flnet.protocol.events import (
     Averaged,
@@ -50,6 +58,7 @@ from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import AbandonPart, OfferPart, VerticalReply
 from flnet.rounds.base import BaseJob
 from flnet.rounds.history import RoundRecord
+from flnet.rounds.numbering import ERA, LEAP
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import VERTICAL, Phase
 from flnet.rounds.stopping import TIMERS
@@ -244,8 +253,14 @@ class VerticalJob(BaseJob[VerticalRound]):
         """A peer asks what this node holds.
 
         Raises:
+            RoundAhead: the number of its epoch is one that nobody can have reached.
+            ParamsRefused: its hyper-parameters ask for too much.
             JobBusy: it takes part in no other epoch now.
         """
+        if event.key.number > (self.number + LEAP if self.number >= 0 else ERA):
+            raise RoundAhead(event.key.number, self.number)
+        if why := self.settings.too_much(event.hyper):
+            raise ParamsRefused(why)
         self._must_not_be_paused()
         if self.series.unwilling:
             raise JobBusy(self.series.unwilling)

@@ -7,8 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from flnet.params.params import PeerId
-from flnet.protocol.events import PeerLost, PeerSeen
+from flnet.errors import ParamsRefused, RoundAhead
+from flnet.params.params import Params, PeerId
+from flnet.protocol.events import PeerLost, PeerSeen, VerticalReceived
+from flnet.protocol.messages import HyperParams
+from flnet.protocol.updates import RoundKey
+from flnet.protocol.vertical import OfferPart
 from flnet.store.sqlite_store import DiskStore
 from flnet.wire.memory import NetworkFaults
 from tests.algorithms.vertical.holders import People
@@ -193,3 +197,29 @@ async def test_requests_that_are_lost_are_repeated_and_nothing_is_trained_twice(
         await until(lambda: all(len(node.core.members.alive) == 2 for node in mesh.nodes.values()))
         await trained(mesh, "b", 1)
         must_agree(mesh)
+
+
+@pytest.mark.parametrize(
+    ("number", "changed", "error"),
+    [
+        (2**53 - 9, {}, RoundAhead),
+        (1003, {}, RoundAhead),
+        (3, {"e": 10_000}, ParamsRefused),
+        (3, {"u": 1000}, ParamsRefused),
+    ],
+)
+async def test_an_offer_of_a_round_or_hyper_parameters_beyond_all_bounds_is_refused(
+    number: int, changed: dict[str, float], error: type[Exception]
+) -> None:
+    """A holder's word about its round or its training counts as little here as in other jobs."""
+    async with vertical_mesh(People()) as mesh:
+        await trained(mesh, "a", 2)
+        job = job_of(mesh.nodes["b"])
+        assert (job.number, job.settings.hyper is None) == (1, False)
+        hyper = HyperParams(**{**job.settings.hyper.fields(), **changed})  # type: ignore[union-attr]
+        offer = VerticalReceived(
+            PeerId("a"), RoundKey(number, PeerId("a")), "s", 0, (OfferPart(),), Params(), hyper
+        )
+        with pytest.raises(error):
+            job.receive(offer)
+        assert (job.number, job.busy) == (1, False)
