@@ -206,12 +206,14 @@ def read_data(file: TrainerFile, settings: TrainerSettings) -> DataInfo | None:
     return info if isinstance(info, DataInfo) else None
 
 
-def _own_data(path: Path, settings: TrainerSettings) -> DataInfo:
-    """The data that a TOML file describes."""
+def _own_data(path: Path, settings: TrainerSettings) -> DataInfo | None:
+    """The data that a TOML file describes; None for columns of a vertical job."""
     from flnet.datasets.no_code_images import load_images  # noqa: PLC0415 - a node never reads data itself
     from flnet.datasets.no_code_table import load_table  # noqa: PLC0415
 
     own = descriptions.read_own(path)
+    if isinstance(own, descriptions.OwnColumns):
+        return None
     if isinstance(own, descriptions.OwnImages):
         return load_images(own, settings).info
     return load_table(own, settings).info
@@ -339,6 +341,9 @@ def _own(sources: Sources, name: str, path: Path) -> TrainerFile:
         own = descriptions.read_own(path)
     except TrainerError as exc:
         return TrainerFile(name, str(path), exc.message)
+    if isinstance(own, descriptions.OwnColumns):
+        made_by = (f"{SHIPPED}._own_columns", "make_own_columns", frozenset[str](), own.data)
+        return TrainerFile(name, str(path), "", *made_by, label=own.label, kind="vertical")
     return TrainerFile(
         name, str(path), "", f"{SHIPPED}._own", "make_own", frozenset({"torch"}), own.data, label=own.label
     )

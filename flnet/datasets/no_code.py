@@ -188,10 +188,45 @@ class OwnTable(Own):
         return words
 
 
-KINDS: Mapping[str, type[OwnImages] | type[OwnTable]] = {"images": OwnImages, "table": OwnTable}
+class OwnColumns(Own):
+    """kind = "vertical": a CSV or Parquet file with this node's columns of people whom other nodes know, too."""
+
+    kind: Literal["vertical"]
+    rate: float = Field(default=0.005, gt=0, le=1_000)
+    batch: int = Field(default=64, ge=1, le=1_000_000)
+    id: Name
+    target: Name | None = None
+    features: Annotated[list[Name], AfterValidator(_different)] | None = None
+    ignore: Names | None = None
+    share_names: bool = False
+    separator: Literal[",", ";", "tab"] = ","
+    hidden: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(max_length=8)] = [32]
+    width: int = Field(default=16, ge=1, le=4096)
+    several_labels: bool = False
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> OwnColumns:
+        for name in ("epochs", "split"):
+            if name in self.model_fields_set:
+                raise ValueError(text("{key} is no option of kind = vertical", name))
+        uses = {"id": [self.id], "target": [self.target] if self.target else []}
+        uses |= {"ignore": self.ignore or [], "features": self.features or []}
+        seen: dict[str, str] = {}
+        for use, names in uses.items():
+            for name in names:
+                if name in seen:
+                    raise ValueError(
+                        text("column {name} is {one} and {other}; expected one of them", name, seen[name], use)
+                    )
+                seen[name] = use
+        return self
 
 
-def read_own(path: Path) -> OwnImages | OwnTable:
+AnyOwn = OwnImages | OwnTable | OwnColumns
+KINDS: Mapping[str, type[AnyOwn]] = {"images": OwnImages, "table": OwnTable, "vertical": OwnColumns}
+
+
+def read_own(path: Path) -> AnyOwn:
     """Read a trainer's TOML file.
 
     Raises:
@@ -214,7 +249,7 @@ def read_own(path: Path) -> OwnImages | OwnTable:
         got = f", got {json.dumps(kind)[:60]}" if isinstance(kind, str | int | float) else ""
         raise TrainerError(
             text(
-                '{where}: expected kind = "images" or kind = "table"{got_kind}',
+                '{where}: expected kind = "images", kind = "table" or kind = "vertical"{got_kind}',
                 _place_of_key(path, value, "kind"),
                 got,
             )

@@ -153,18 +153,9 @@ class VerticalJob(BaseJob[VerticalRound]):
         return self.models.holders.keys() <= {*self.peers.here, self.settings.my_id}
 
     def _figures(self) -> Mapping[str, Any]:
-        if self.held.model is not None and self.held.current.private is not self._arrays():
-            self.held.learn(self._arrays())
+        if self.held.model is not None and self.held.current.private is not self.models.params:
+            self.held.learn(self.models.params)
         return {**super()._figures(), "vertical": self.models.kept()}
-
-    _made: tuple[object, Any] = (None, None)
-
-    def _arrays(self) -> Any:
-        """All arrays of the models; the same object as long as nothing changes."""
-        parts = tuple(id(ended.params) for ended in self.models.ended.values()), id(self.models.rows)
-        if self._made[0] != parts:
-            self._made = (parts, self.models.params)
-        return self._made[1]
 
     # --- an epoch begins
 

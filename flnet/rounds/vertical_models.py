@@ -66,10 +66,16 @@ class VerticalModels:
     holders: Mapping[str, PositionPart] = field(default_factory=dict)
     seed: int | None = None
     ids: str = ""
+    _params: Params | None = field(default=None, init=False, compare=False)  # as long as nothing changes
 
     @property
     def params(self) -> Params:
-        """All arrays, to be saved."""
+        """All arrays, to be saved; the same object as long as nothing changes."""
+        if self._params is None:
+            self._params = self._joined()
+        return self._params
+
+    def _joined(self) -> Params:
         arrays = {f"{epoch}/{name}": a for epoch, ended in self.ended.items() for name, a in ended.params.items()}
         return Params(arrays if self.rows is None else {**arrays, _ROWS: self.rows})
 
@@ -77,6 +83,7 @@ class VerticalModels:
         """The trainer was loaded; with other ids, rows have to be aligned again."""
         if ids != self.ids:
             self.ids, self.rows, self.alignment, self.aligned_with = ids, None, "", ()
+            self._params = None
 
     def checkpoints(self, *, afresh: bool) -> tuple[Checkpoint, ...]:
         """The epochs that this node can go on from."""
@@ -89,10 +96,12 @@ class VerticalModels:
         self.holders, self.seed = begin.holders, begin.seed
         kept = {epoch: ended for epoch, ended in self.ended.items() if epoch <= begin.closed}
         self.ended, self.closed = (kept if begin.closed >= 0 else {}), begin.closed
+        self._params = None
 
     def align(self, rows: Array, digest: str, holders: tuple[str, ...]) -> None:
         """Rows were aligned."""
         self.rows, self.alignment, self.aligned_with = rows, digest, holders
+        self._params = None
 
     def add(self, epoch: int, params: Params, bottom: str | None, report: EpochClosedPart | None) -> None:
         """Models became those of the end of an epoch; what is known of it already stays."""
@@ -100,6 +109,7 @@ class VerticalModels:
         ended = Ended(before.params.merged_with(params), bottom or before.bottom, report or before.report)
         newest = sorted({**self.ended, epoch: ended})[-KEPT:]
         self.ended = {one: ended if one == epoch else self.ended[one] for one in newest}
+        self._params = None
 
     def kept(self) -> Mapping[str, Any]:
         """The state that is saved for a restart, as plain JSON data; arrays are saved separately."""
@@ -138,7 +148,7 @@ class VerticalModels:
 
 
 def common_epoch(positions: Mapping[str, PositionPart]) -> int:
-    """The newest epoch that all holders can go on from; -1 if none of them has been trained.
+    """The newest epoch that all holders can go on from; -1 if the first epoch has not ended.
 
     Raises:
         BatchRefused: there is none, although some were trained.
@@ -154,6 +164,13 @@ def common_epoch(positions: Mapping[str, PositionPart]) -> int:
             points = {peer: known[epoch] for peer, known in epochs.items()}
             if all(_agrees(positions[peer], point, points, positions) for peer, point in points.items()):
                 return epoch
+    is_first = all(epoch == 0 for known in epochs.values() for epoch in known)
+    if is_first and not all(
+        any(checkpoint.bottoms is not None for checkpoint in position.checkpoints)
+        for position in positions.values()
+        if position.has_label
+    ):
+        return -1  # the first epoch has not ended at all holders of labels
     stated = [
         text("{peer} has {epochs}", peer, ", ".join(map(str, sorted(known))) or text("none"))
         for peer, known in sorted(epochs.items())

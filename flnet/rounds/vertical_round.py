@@ -8,7 +8,7 @@ holders (abandon), and their models are those of the last epoch that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from flnet.errors import BatchRefused, InvalidMessage, NotReady, PeerError
@@ -250,8 +250,8 @@ class VerticalRound(BaseRound):
         mine = begin.holders.get(me)
         if mine is None or mine != self._position():
             raise InvalidMessage(text("the plan of the epoch does not state what {peer} holds", me))
-        epochs = {checkpoint.epoch for checkpoint in mine.checkpoints} or {-1}
-        if begin.closed not in epochs:
+        epochs = {checkpoint.epoch for checkpoint in mine.checkpoints}
+        if begin.closed not in (epochs if max(epochs, default=0) > 0 else {-1, *epochs}):
             raise InvalidMessage(text("{peer} cannot go on from epoch {epoch}", me, begin.closed))
         if not begin.aligns and (
             self._models.rows is None or set(self._models.aligned_with) != begin.holders.keys()
@@ -305,13 +305,14 @@ class VerticalRound(BaseRound):
             self._absent.setdefault(peer, text("it did not answer"))
         self.links.drop(self._asked)
         self._asked.clear()
+        before = {} if self._afresh or not self._models.ended else self._models.holders
+        told = self._leave_out([peer for peer in self._positions if before and peer not in before])
         positions = {str(peer): position for peer, position in self._positions.items()}
         try:
-            before = {} if self._afresh else self._models.holders
             check_holders(positions, {str(peer): why for peer, why in self._absent.items()}, before)
             closed = common_epoch(positions)
         except PeerError as exc:
-            return [CancelTimer(ANSWERS), *self.abandon(exc.message)]
+            return [CancelTimer(ANSWERS), *self.abandon(exc.message), *told]
         mine = positions[self._settings.my_id]
         alignments = {position.alignment for position in positions.values()}
         sets = {frozenset(position.aligned_with) for position in positions.values()}
@@ -325,7 +326,20 @@ class VerticalRound(BaseRound):
         for peer in begin.ids:
             if peer != self._settings.my_id:
                 self.links.say(peer, begin)
-        return [CancelTimer(ANSWERS), *self._begin(begin)]
+        return [CancelTimer(ANSWERS), *self._begin(begin), *told]
+
+    def _leave_out(self, peers: Sequence[PeerId]) -> list[Effect]:
+        """Leave out holders that were not there when the models began: they would have to begin again for them."""
+        others = sorted(peer for peer in peers if peer != self._settings.my_id)
+        if not others:
+            return []
+        for peer in others:
+            del self._positions[peer]
+        self.links.drop(others)
+        words = text("{names} hold columns too; begin a new numbering to train with them", names(others))
+        part = AbandonPart(reason=str(words)[:MAX_REASON])
+        message = self._settings.message(VerticalMessage, self.key, session=self.session, parts=(part,))
+        return [Send(tuple(others), message), self._tell("peers_left_out", words)]
 
     def _begin(self, begin: BeginPart) -> list[Effect]:
         self.begin = begin

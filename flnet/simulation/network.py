@@ -29,6 +29,7 @@ from flnet.protocol.events import (
     SendFailed,
     SendRefused,
     VersionAnswered,
+    VerticalDelivered,
 )
 from flnet.protocol.messages import (
     Accuracy,
@@ -48,6 +49,7 @@ from flnet.protocol.messages import (
     VersionReply,
 )
 from flnet.protocol.updates import RoundKey
+from flnet.protocol.vertical import VerticalMessage, VerticalReply
 from flnet.security.claims import ClaimSigner
 from flnet.simulation.clock import Died, LocalClock, VirtualClock
 from flnet.simulation.invariants import Ledger
@@ -61,6 +63,7 @@ REPLIES: dict[str, type[Message]] = {
     Accuracy.path: AccuracyReply,
     AskRound.path: RoundReply,
     AskVersion.path: VersionReply,
+    VerticalMessage.path: VerticalReply,
 }
 FETCHED = "parameters"  # key in `moved` of parameters that were fetched by their digest
 REMEMBERED = 4096  # bodies whose decoded content is cached; most probes are equal to earlier ones
@@ -280,6 +283,8 @@ class Calls:
                 node.tell(owner, ClaimAnswered(claim_of(message.round, reply)))
             elif isinstance(reply, Packet) and isinstance(reply.message, RoundReply):
                 node.tell(owner, RoundAnswered(peer, reply.message.round))
+            elif isinstance(reply, Packet) and isinstance(reply.message, VerticalReply):
+                node.tell(owner, VerticalDelivered(peer, reply.message.session))
             elif isinstance(reply, Packet) and isinstance(reply.message, VersionReply):
                 node.tell(owner, VersionAnswered(version_in(reply, owner)))
             elif isinstance(reply, PeerError):

@@ -44,8 +44,11 @@ def test_little_is_needed(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", 'MY.toml: expected kind = "images" or kind = "table"'),
-        ('kind = "sound"', 'MY.toml, line 1: expected kind = "images" or kind = "table", got "sound"'),
+        ("", 'MY.toml: expected kind = "images", kind = "table" or kind = "vertical"'),
+        (
+            'kind = "sound"',
+            'MY.toml, line 1: expected kind = "images", kind = "table" or kind = "vertical", got "sound"',
+        ),
         ("a = 1\nkind = [", "MY.toml, line 2: "),
         ("kind = 1\nkind = 2", "MY.toml, line 2: Cannot overwrite a value"),
         (IMAGES + "sise = 3", "MY.toml, line 3: sise is no option of kind = images; did you mean size"),

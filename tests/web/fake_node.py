@@ -39,6 +39,7 @@ from flnet.protocol.messages import (
     Trigger,
     Triggered,
 )
+from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.schedule import Schedule
 from flnet.rounds.view import JobView
 from flnet.text import text
@@ -50,7 +51,17 @@ from tests.web.fake_registry import FakeRegistry
 
 KINDS = {
     kind.path: kind
-    for kind in (Announce, AskRound, AskVersion, Probe, StartTraining, ModelParams, Accuracy, Trigger)
+    for kind in (
+        Announce,
+        AskRound,
+        AskVersion,
+        Probe,
+        StartTraining,
+        ModelParams,
+        Accuracy,
+        VerticalMessage,
+        Trigger,
+    )
 }
 CONTROL = 64 * 1024
 WANTED = b"wanted head:"  # what a binary body must begin with

@@ -1,0 +1,127 @@
+"""Data of a no-code trainer of kind "vertical": this node's columns of people whom other nodes know, too.
+
+Nothing is agreed with other nodes but the ids. Numbers are standardised by this node's own rows. A column with a cell
+that is no number is one of categories, with an input for each of its values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from flnet.datasets.no_code import OwnColumns
+from flnet.datasets.tables import BadRow, shown, text_rows
+from flnet.errors import TrainerError
+from flnet.params.params import Array
+from flnet.text import text
+
+MOST_VALUES = 100  # of a column of categories
+MOST_CLASSES = 1000
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The rows of a file.
+
+    Attributes:
+        ids: as they stand in the file.
+        names: of the feature columns.
+        x: (n, inputs) float32, standardised; no inputs without features.
+        y: (n,) class numbers; None without a label column.
+        classes: names of the classes, sorted.
+    """
+
+    ids: Sequence[str]
+    names: tuple[str, ...]
+    x: Array
+    y: Array | None
+    classes: tuple[str, ...]
+
+
+def read_columns(path: Path, own: OwnColumns) -> Columns:
+    """Read a file, and check every cell.
+
+    Raises:
+        DataMissing: pyarrow is needed and not installed.
+        TrainerError: a column is not there, a cell is empty, or a column cannot be used; never shows an id.
+    """
+    with text_rows(path, "\t" if own.separator == "tab" else own.separator) as table:
+        header, rows = table.header, [_cells(where, cells, len(table.header)) for where, cells in table.rows]
+    spoken_for = {own.id, own.target, *(own.ignore or [])}
+    names = tuple(own.features if own.features is not None else (n for n in header if n not in spoken_for))
+    wanted = [own.id, *names, *([own.target] if own.target else [])]
+    if absent := sorted(set(wanted) - set(header)):
+        raise TrainerError(
+            text("{path} has no column {names}; it has {known}", path, ", ".join(absent), shown(header))
+        )
+    if not rows:
+        raise TrainerError(text("{path} has no rows below its header", path))
+    at = {name: place for place, name in enumerate(header)}
+    columns = {name: [cells[at[name]] for cells in rows] for name in wanted}
+    for name in wanted[1:]:
+        if empty := sum(not cell for cell in columns[name]):
+            raise TrainerError(
+                text("{path}: column {name} has no value in {count} of {total} rows", path, name, empty, len(rows))
+            )
+    x = [_inputs(path, name, columns[name]) for name in names]
+    y, classes = _labels(path, own.target, columns) if own.target else (None, ())
+    inputs = np.hstack(x) if x else np.zeros((len(rows), 0), np.float32)
+    return Columns(columns[own.id], names, inputs, y, classes)
+
+
+def _cells(where: str, cells: list[str], count: int) -> list[str]:
+    if len(cells) != count:
+        raise BadRow(text("{where}: {count} values for {number} columns", where, len(cells), count))
+    return [cell.strip() for cell in cells]
+
+
+def _inputs(path: Path, name: str, cells: Sequence[str]) -> Array:
+    """(n, inputs) of one column."""
+    if len(set(cells)) < 2:
+        raise TrainerError(text("feature column {name} has the same value in all rows; leave it out", name))
+    try:
+        numbers = np.array(cells, np.float64)
+    except ValueError:
+        return _categories(path, name, cells)
+    if not np.isfinite(numbers).all():
+        raise TrainerError(text("{path}: column {name} has numbers that are not finite", path, name))
+    spread = numbers.std()
+    if not spread > 0:
+        raise TrainerError(text("feature column {name} has the same value in all rows; leave it out", name))
+    return np.asarray(((numbers - numbers.mean()) / spread)[:, None], np.float32)
+
+
+def _categories(path: Path, name: str, cells: Sequence[str]) -> Array:
+    values = sorted(set(cells))
+    if len(values) > MOST_VALUES:
+        raise TrainerError(
+            text(
+                "{path}: column {name} has words, and {count} different ones; at most {most} can be categories",
+                path,
+                name,
+                len(values),
+                MOST_VALUES,
+            )
+        )
+    places = {value: place for place, value in enumerate(values)}
+    one_hot: Array = np.eye(len(values), dtype=np.float32)
+    return np.asarray(one_hot[[places[cell] for cell in cells]])
+
+
+def _labels(path: Path, target: str, columns: dict[str, list[str]]) -> tuple[Array, tuple[str, ...]]:
+    classes = tuple(sorted(set(columns[target])))
+    if len(classes) > MOST_CLASSES:
+        raise TrainerError(
+            text(
+                "{path}: the label column {name} has {count} different values; at most {most} can be classes",
+                path,
+                target,
+                len(classes),
+                MOST_CLASSES,
+            )
+        )
+    places = {value: place for place, value in enumerate(classes)}
+    return np.array([places[cell] for cell in columns[target]], np.int64), classes

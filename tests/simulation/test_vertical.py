@@ -1,0 +1,69 @@
+"""Seeded fault schedules of vertical jobs: every run ends in a whole epoch or a stated reason."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from flnet.params.params import PeerId
+from flnet.simulation.schedule import Faults
+from tests.simulation.vertical_cluster import VerticalCluster
+
+STEPS = 6
+LABEL = PeerId("n01")
+
+
+def play(seed: int) -> VerticalCluster:
+    """One schedule of lost requests, cut ways, slow nodes and kills while nodes ask for epochs; then all is well."""
+    rng, cluster = Random(seed), VerticalCluster(seed)
+    cluster.begin()
+    cluster.run_for(5)
+    names, dead = list(cluster.nodes), {}
+    for _ in range(STEPS):
+        cluster.trigger(rng.choice(names), rng.randint(1, 3))
+        lost = rng.choice((0.0, 0.0, 0.05))
+        cluster.faults = Faults(
+            lose_request=lost, lose_reply=lost, duplicate=rng.choice((0.0, 0.1)), delay=(0.001, 0.1)
+        )
+        cluster.run_for(rng.uniform(0.05, 2.0))
+        match rng.choice(("kill", "kill", "cut", "slow", "nothing")):
+            case "kill":
+                name = rng.choice(names)
+                if name not in dead:
+                    dead[name] = cluster.kill(name)
+            case "cut":
+                some = rng.choice(names)
+                cluster.cut([some], [name for name in names if name != some])
+            case "slow":
+                cluster.nodes[rng.choice(names)].slowness = rng.choice((1.0, 20.0))
+        cluster.run_for(rng.uniform(0.1, 15.0))
+        cluster.heal()
+        for name in list(dead):
+            cluster.back(dead.pop(name))
+    cluster.faults = Faults()
+    cluster.run_for(120)
+    return cluster
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_every_run_ends_in_a_whole_epoch_or_a_stated_reason(seed: int) -> None:
+    cluster = play(seed)
+    try:
+        assert cluster.run_until_idle(300)
+        before = max(cluster.reports, default=-1)
+        for _ in range(5):
+            cluster.trigger(LABEL)
+            cluster.run_for(30)
+            if max(cluster.reports, default=-1) > before:
+                break
+        assert max(cluster.reports, default=-1) > before, [r["outcome"] for r in cluster.job("n00").records()][-3:]
+        holders = cluster.job(LABEL).models.holders  # one that was away when the models began is left out
+        assert len(holders) >= 2
+        assert {cluster.job(name).models.closed for name in holders} == {max(cluster.reports)}
+        for name in cluster.nodes:
+            for record in cluster.job(name).records():
+                outcome = str(record["outcome"])
+                assert outcome.endswith("has ended") or len(outcome.removeprefix("abandoned: ")) > 10, record
+    finally:
+        cluster.end()

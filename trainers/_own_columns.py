@@ -1,0 +1,73 @@
+"""Vertical trainers without code: this node's columns in the file that a TOML file names, with small dense networks.
+
+A file `<ID>.toml` with kind = "vertical" in FLNET_TRAINERS_PATH makes one (flnet/datasets/no_code.py). numpy is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flnet.algorithms.vertical.numpy_models import DenseBottom, DenseTop, Layers
+from flnet.datasets.no_code import OwnColumns
+from flnet.datasets.no_code_columns import Columns, read_columns
+from flnet.text import text
+from flnet.trainer import Array, DataInfo, HyperParams, NotOffered, TrainerSettings
+from flnet.vertical_trainer import BottomModel, TopModel, VerticalTrainer
+
+
+class OwnColumnsTrainer(VerticalTrainer):
+    """The columns of one file."""
+
+    def __init__(self, own: OwnColumns, columns: Columns) -> None:
+        self._own, self._columns = own, columns
+        self.label = own.label
+        self.defaults = HyperParams(e=1, u=own.rate, b=own.batch)
+        self.several_labels = own.several_labels
+
+    def identifiers(self) -> Sequence[str]:
+        """The id column."""
+        return self._columns.ids
+
+    def columns(self) -> Sequence[str]:
+        """The feature columns."""
+        return self._columns.names
+
+    def shared_columns(self) -> Sequence[str]:
+        """Their names, if the file says share_names = true."""
+        return self._columns.names if self._own.share_names else ()
+
+    def features(self, rows: Array) -> Array:
+        """Standardised numbers, and an input for each category."""
+        return self._columns.x[rows]
+
+    def labels(self, rows: Array) -> Array:
+        """Class numbers."""
+        if self._columns.y is None:
+            raise NotOffered(text("this trainer has no labels"))
+        return self._columns.y[rows]
+
+    def bottom_model(self, seed: int, hyper: HyperParams) -> BottomModel | None:
+        """Dense layers with ReLU; None without features."""
+        inputs = self._columns.x.shape[1]
+        if not inputs:
+            return None
+        layers = Layers((inputs, *self._own.hidden, self._own.width), relu_at_end=True)
+        return DenseBottom(layers, layers.initial(seed), "adam", hyper.u)
+
+    def top_model(self, width: int, seed: int, hyper: HyperParams) -> TopModel | None:
+        """Dense layers with ReLU; None without labels."""
+        if self._columns.y is None:
+            return None
+        count = len(self._columns.classes)
+        layers = Layers((width, *self._own.hidden, 1 if count == 2 else count))
+        return DenseTop(layers, layers.initial(seed), "adam", hyper.u)
+
+    def data_info(self) -> DataInfo:
+        """Where the columns come from; peers are told the classes only where names are shared."""
+        classes = self._columns.classes if self._own.share_names else ()
+        return DataInfo(source=self._own.data, rows={"train": len(self._columns.ids)}, classes=classes)
+
+
+def make_own_columns(own: OwnColumns, settings: TrainerSettings) -> OwnColumnsTrainer:
+    """Called once in the training child."""
+    return OwnColumnsTrainer(own, read_columns(own.path(settings), own))
