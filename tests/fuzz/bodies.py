@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, get_args
+from typing import Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ValidationError
 
@@ -59,10 +59,11 @@ def fields_of(kind: type[Message]) -> dict[str, Any]:
 
 
 def _value(kind: type[Message], name: str, annotation: Any) -> Any:
-    inner = [fields_of(part) for part in _messages(annotation)]
+    inner = [*(fields_of(part) for part in _messages(annotation)), *_words(annotation)]
     plain = [*inner, *VALUES]
     lists = [[value] for value in plain] + [[[value, value]] for value in VALUES]
-    for value in (*plain[: len(inner)], *lists, *({"classes": value} for value in VALUES), *VALUES):
+    maps = [{"classes": value} for value in VALUES] + [{"north": value, "south": value} for value in plain]
+    for value in (*plain[: len(inner)], *lists, *maps, *VALUES):
         if _takes(kind, name, value):
             return value
     raise LookupError(f"no value fits {kind.__name__}.{name}: add one to tests/fuzz/bodies.py")
@@ -72,6 +73,13 @@ def _messages(annotation: Any) -> list[type[Message]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation] if issubclass(annotation, Message) else []
     return [kind for part in get_args(annotation) for kind in _messages(part)]
+
+
+def _words(annotation: Any) -> list[Any]:
+    """The values of a field that has only these."""
+    if get_origin(annotation) is Literal:
+        return list(get_args(annotation))
+    return [word for part in get_args(annotation) for word in _words(part)]
 
 
 def _takes(kind: type[Message], name: str, value: Any) -> bool:
