@@ -569,17 +569,18 @@ class BaseJob(ABC, Generic[R_co]):
     def _triggered(self, event: RoundTriggered) -> list[Effect]:
         """Handle a request for rounds, of a person or a schedule."""
 
-    def _put_off(self, event: RoundTriggered, first: int) -> list[Effect]:
+    def _put_off(self, event: RoundTriggered, first: int, words: str = "") -> list[Effect]:
         """Keep the rounds that a person requests until the data are loaded.
 
         Args:
             first: number of the first one, if no peer starts it before.
+            words: for people, if the rounds wait for something else.
 
         Raises:
             InvalidMessage, JobBusy: the goal is none, this node is paused, or other rounds wait already.
         """
         self._must_not_be_paused()
-        told = self.series.put_off(event)
+        told = self.series.put_off(event, words)
         return [self.save(), Answer(Triggered(trainer_id=self.settings.trainer, round=first)), *told]
 
     def _begin_asked(self) -> list[Effect]:

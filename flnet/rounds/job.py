@@ -219,6 +219,11 @@ class Job(BaseJob[Round]):
         series, trainer, key = self.series, self.settings.trainer, self._first_of(event)
         if self.phase is Phase.LOADING and not event.why:
             return self._put_off(event, key.number)
+        if self.round is not None and self.round.is_taking and not event.why:
+            words = text(
+                "the requested rounds of {trainer} begin when this node has the average of the others", trainer
+            )
+            return self._put_off(event, key.number, words)
         busy = text(
             "round {number} is still {state} here; ask again when it is done", self.number, self.phase.words
         )

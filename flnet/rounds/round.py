@@ -830,6 +830,11 @@ class Round(BaseRound):
         return peers & gathering.refused.keys() if me in gathering.updates else peers
 
     @property
+    def is_taking(self) -> bool:
+        """Whether the average of most others is on its way, or being measured."""
+        return self.taken is not None and self.phase in (Phase.FETCHING, Phase.MEASURING)
+
+    @property
     def ended_without_average(self) -> bool:
         """Whether the round is over here, and nothing was averaged, because no update came."""
         last = self._history.last

@@ -307,8 +307,8 @@ class Series:
         """Note requested rounds, besides the one that opens now."""
         self.left = rounds
 
-    def put_off(self, event: RoundTriggered) -> list[Effect]:
-        """Keep requested rounds until the data are loaded.
+    def put_off(self, event: RoundTriggered, words: str = "") -> list[Effect]:
+        """Keep requested rounds until the data are loaded, or until what these words say.
 
         Raises:
             InvalidMessage, JobBusy: the goal is none, or other rounds wait already.
@@ -321,11 +321,8 @@ class Series:
                 text("rounds of {trainer} were requested already; they begin when its data are loaded", trainer)
             )
         self.asked = event
-        return [
-            self._tell(
-                "put_off", text("the requested rounds of {trainer} begin when its data are loaded", trainer)
-            )
-        ]
+        loaded = text("the requested rounds of {trainer} begin when its data are loaded", trainer)
+        return [self._tell("put_off", words or loaded)]
 
     def take_asked(self) -> RoundTriggered | None:
         """Take the rounds that were requested while the data were being loaded."""

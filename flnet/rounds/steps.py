@@ -151,7 +151,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.FETCHING: _row(
         P.FETCHING,
-        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
+        (RoundTriggered, TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
             # GATHERING and IDLE: what came could not be used; MEASURING: it is the average of the others.
             Fetched: {P.MEASURING} | _GATHERED,
@@ -211,7 +211,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.MEASURING: _row(
         P.MEASURING,
-        (TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
+        (RoundTriggered, TrainingAsked, *_SAID, ClaimReceived, ClaimAnswered, *_LATE),
         {
             **_MISSED,
             Evaluated: {P.EXCHANGING} | _OVER,

@@ -11,6 +11,7 @@ import pytest
 from flnet.errors import JobBusy, NotComparable, StaleRound
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import (
+    Answer,
     Average,
     CancelTimer,
     CancelWork,
@@ -35,7 +36,7 @@ from flnet.protocol.events import (
     TimerFired,
     TrainingFailed,
 )
-from flnet.protocol.messages import Accuracy, HyperParams, ModelParams, StartTraining
+from flnet.protocol.messages import Accuracy, HyperParams, ModelParams, StartTraining, Triggered
 from flnet.rounds.download import TURNS
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.job import PUT_OFF, Job
@@ -403,6 +404,31 @@ def test_if_nobody_has_the_average_any_more_the_model_stays_and_the_round_is_ove
     assert record is not None
     assert "the average that others have made could not be fetched" in (record.error or "")
     assert (record.digest, record.taken_from) == (None, None)
+
+
+def test_rounds_that_a_person_requests_meanwhile_begin_when_the_average_is_here() -> None:
+    bench = Bench(peers=["a", "c"])
+    for peer in "ac":
+        bench.hear(stated(peer, 3))
+    bench.hear(RoundTriggered())
+    assert bench.one(Answer).message == Triggered(trainer_id="T", round=4)
+    assert (
+        bench.published["put_off"]
+        == "the requested rounds of T begin when this node has the average of the others"
+    )
+    bench.hear(fetched(number=3))
+    bench.measure()
+    assert (bench.phase, bench.job.key, bench.one(Train).params) == (Phase.TRAINING, key(4, "b"), AVERAGE)
+
+
+def test_requested_rounds_begin_as_well_if_the_average_cannot_be_fetched() -> None:
+    bench = Bench(peers=["a", "c"])
+    for peer in "ac":
+        bench.hear(stated(peer, 3))
+    bench.hear(RoundTriggered())
+    for peer in "ca":
+        bench.hear(FetchFailed(key(3, "a"), PeerId(peer), AVERAGE.digest, "gone"))
+    assert (bench.phase, bench.job.key.initiator) == (Phase.TRAINING, "b")
 
 
 def test_a_slow_source_holds_up_nobody_for_long() -> None:

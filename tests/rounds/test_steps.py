@@ -479,6 +479,24 @@ def a_paused_node_hears_the_start_while_it_measures(bench: Recorded) -> None:
     bench.hear(asked("a", 1, w=bench.w))
 
 
+def rounds_are_requested_while_an_average_is_taken(phase: Phase, bench: Recorded) -> None:
+    bench.hear(PeerSeen(PeerId("c")))
+    for name in "ac":
+        bench.hear(ClaimReceived(claim(name, 3, contributors=2)))
+    if phase is P.FETCHING:
+        bench.hear(RoundTriggered())
+    bench.hear(Fetched(key(3, "a"), A, claim("a").digest or params().digest, params(w=[5, 5])))
+    measure = bench.effects
+    if phase is P.MEASURING:
+        bench.hear(RoundTriggered())
+    bench.effects = measure
+    bench.measure()
+    assert (bench.phase, bench.job.key) == (P.TRAINING, key(4, "b"))
+
+
+REQUESTED = [partial(rounds_are_requested_while_an_average_is_taken, phase) for phase in (P.FETCHING, P.MEASURING)]
+
+
 def its_update_was_refused(bench: Recorded) -> None:
     """Most others have averaged without this node, whose update comes too late."""
     for name in "cd":
@@ -533,6 +551,7 @@ SCRIPTS: list[Callable[[Recorded], None]] = [
     *AHEAD,
     *WITHOUT_IT,
     *AFTER_ALL,
+    *REQUESTED,
     a_paused_node_hears_the_start_while_it_measures,
     its_update_was_refused,
     an_average_is_stated_while_others_are_made,
