@@ -318,7 +318,10 @@ class Series:
             Goal.parse(event.until)
         if self.asked is not None:
             raise JobBusy(
-                text("rounds of {trainer} were requested already; they begin when this node is ready for them", trainer)
+                text(
+                    "rounds of {trainer} were requested already; they begin when this node is ready for them",
+                    trainer,
+                )
             )
         self.asked = event
         loaded = text("the requested rounds of {trainer} begin when its data are loaded", trainer)
