@@ -28,16 +28,16 @@ from flnet.algorithms.vertical.groups import Group
 from flnet.algorithms.vertical.holder import (
     Acceptance,
     Aligned,
+    AlignmentOpening,
+    AlignmentWork,
     Chunk,
     Effect,
     Kind,
     Message,
-    Opening,
     PairKey,
     Randomness,
-    Send,
+    SendToHolder,
     Terms,
-    Work,
 )
 from flnet.algorithms.vertical.identifiers import normalised_column
 from flnet.security.prime_group import ed25519_group
@@ -45,7 +45,7 @@ from flnet.security.prime_group import ed25519_group
 IDS = 100_000
 SAMPLE = 3_000  # elements by which the bare operations are timed
 HEAD = struct.Struct("!II")  # bytes of the fields, and of the items
-KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (Opening, Acceptance, PairKey, Chunk)}
+KINDS: dict[str, type[Message]] = {kind.__name__: kind for kind in (AlignmentOpening, Acceptance, PairKey, Chunk)}
 PATIENCE_S = 600.0
 
 
@@ -145,7 +145,7 @@ def decoded(buffer: bytearray) -> Iterable[Message]:
             fields |= {"items": data, "kind": Kind(fields["kind"])}
         elif kind is PairKey:
             fields["element"] = data
-        elif kind is Opening:
+        elif kind is AlignmentOpening:
             fields["holders"] = tuple(fields["holders"])
         yield kind(**fields)
 
@@ -193,14 +193,14 @@ def _hold(count: int, listening: Sequence[socket.socket], index: int) -> dict[st
 
 def _to_the_end(machine: Leader | Follower, effects: list[Effect], channels: Channels) -> tuple[int, list[float]]:
     """How many ids are common, and the seconds of all units of work."""
-    work: Work | None = None
+    work: AlignmentWork | None = None
     units: list[float] = []
     while True:
         for effect in effects:
             match effect:
-                case Send(to=to, message=message):
+                case SendToHolder(to=to, message=message):
                     channels.send(to, message)
-                case Work():
+                case AlignmentWork():
                     work = effect
                 case Aligned(agreement=agreement):
                     channels.flush()

@@ -22,7 +22,13 @@ import numpy as np
 from benchmarks.options import Options, in_process
 from benchmarks.report import Row
 from flnet.algorithms.vertical import encrypted_regression as regression
-from flnet.algorithms.vertical.encrypted_regression import Gradients, LossMeasured, Message, Plan, Position
+from flnet.algorithms.vertical.encrypted_regression import (
+    EncryptedGradients,
+    LossMeasured,
+    Message,
+    Position,
+    RegressionPlan,
+)
 from flnet.algorithms.vertical.encryption import PlainScheme, SecretScheme
 from flnet.algorithms.vertical.taylor_regression import fixed_batches, signed_labels, standardise, train
 from flnet.experiments.vertical import message_bytes
@@ -78,12 +84,12 @@ def people() -> tuple[Any, Any, Any]:
 def one_run(kind: str, epochs: int, batch: int) -> dict[str, Any]:
     """One run: seconds, bytes by message, accuracy, distance of the weights from the run in clear text, memory."""
     a, b, labels = people()
-    plan = Plan(11, 20, fixed_batches(TRAIN, batch), len(a) - TRAIN, epochs=epochs)
+    plan = RegressionPlan(11, 20, fixed_batches(TRAIN, batch), len(a) - TRAIN, epochs=epochs)
     started = time.process_time()
     keys, open_key = _scheme(kind)
     holders = (
-        regression.LabelHolder(plan, a[:TRAIN], labels[:TRAIN], open_key, a[TRAIN:], labels[TRAIN:]),
-        regression.FeatureHolder(plan, b[:TRAIN], open_key, b[TRAIN:]),
+        regression.RegressionLabelHolder(plan, a[:TRAIN], labels[:TRAIN], open_key, a[TRAIN:], labels[TRAIN:]),
+        regression.RegressionFeatureHolder(plan, b[:TRAIN], open_key, b[TRAIN:]),
         regression.KeyHolder(plan, keys),
     )
     sizes: dict[str, list[int]] = {}
@@ -91,7 +97,7 @@ def one_run(kind: str, epochs: int, batch: int) -> dict[str, Any]:
 
     def observe(sender: Position, to: Position, message: Message) -> None:
         sizes.setdefault(type(message).__name__, []).append(message_bytes(message))
-        ends.extend([time.process_time()] if isinstance(message, Gradients) else [])
+        ends.extend([time.process_time()] if isinstance(message, EncryptedGradients) else [])
 
     said = regression.run(holders, observe)
     finished = time.process_time()

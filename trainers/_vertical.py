@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flnet.algorithms.vertical.numpy_models import Layers, restored, saved
-from flnet.algorithms.vertical.optimisers import Descent
+from flnet.algorithms.vertical.optimisers import PureDescent
 from flnet.trainer import Array, Meaning, Optimiser
 from flnet.vertical_trainer import BottomModel, ModelState, Params, SplitModel, TopModel, TopStep
 
@@ -58,7 +58,7 @@ class _Torch(SplitModel):
         """
         self._network, self._device = network, device
         self._optimiser, self._rate = optimiser, rate
-        self._descent = Descent(optimiser, rate)
+        self._descent = PureDescent(optimiser, rate)
         self._weights = {name: self._leaf(value) for name, value in weights.items()}
 
     def state(self) -> ModelState:
@@ -72,7 +72,7 @@ class _Torch(SplitModel):
         weights = state.weights_like(self.state().weights)
         self._weights = {name: self._leaf(weights[name]) for name in self._weights}
         steps, moments = restored(state.optimiser)
-        self._descent = Descent(self._optimiser, self._rate)
+        self._descent = PureDescent(self._optimiser, self._rate)
         self._descent.load(steps, {name: self._tensor(value) for name, value in moments.items()})
 
     @torch.no_grad()

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import numpy as np
 from blake3 import blake3
 
-from flnet.algorithms.vertical.conversation import Conversation, Saved, Sent, Turn
+from flnet.algorithms.vertical.conversation import Conversation, HolderTurn, Saved, Sent
 from flnet.algorithms.vertical.groups import Group
 from flnet.algorithms.vertical.holder import SEED_BYTES
 from flnet.algorithms.vertical.identifiers import RULE, normalised_column
@@ -247,7 +247,7 @@ def _in_words() -> Iterator[None]:
         raise TrainerError(exc.message) from exc
 
 
-def _result(turn: Turn) -> VerticalTurn:
+def _result(turn: HolderTurn) -> VerticalTurn:
     saved = turn.saved
     return VerticalTurn(
         [_sent(one) for one in turn.sent],

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from flnet.algorithms.vertical import encrypted_regression as regression
-from flnet.algorithms.vertical.defences import GradientNoise, NormalSource, OutputNoise, Place
-from flnet.algorithms.vertical.encrypted_regression import Plan
+from flnet.algorithms.vertical.defences import GradientNoise, NoisePlace, NormalSource, OutputNoise
+from flnet.algorithms.vertical.encrypted_regression import RegressionPlan
 from flnet.algorithms.vertical.encryption import OpenKey, PlainScheme, SecretScheme
 from flnet.algorithms.vertical.leakage import (
     direction_scores,
@@ -81,7 +81,7 @@ def read_table(path: Path, seed: int = 0) -> Table:
     )
 
 
-class Batch(NamedTuple):
+class ShuffledBatch(NamedTuple):
     """The rows of one step, and their digest."""
 
     positions: RowNumbers
@@ -97,17 +97,17 @@ class ShuffledBatches:
     size: int
     seed: int = 0
 
-    def training(self, epoch: int) -> list[Batch]:
+    def training(self, epoch: int) -> list[ShuffledBatch]:
         """All training rows once, the last batch may be smaller."""
         return self._cut(self.train[np.random.default_rng([self.seed, epoch]).permutation(len(self.train))])
 
-    def hold_out(self) -> list[Batch]:
+    def hold_out(self) -> list[ShuffledBatch]:
         """All hold-out rows."""
         return self._cut(np.sort(self.test))
 
-    def _cut(self, rows: RowNumbers) -> list[Batch]:
+    def _cut(self, rows: RowNumbers) -> list[ShuffledBatch]:
         parts = (rows[start : start + self.size] for start in range(0, len(rows), self.size))
-        return [Batch(part, digest_of({"rows": part})) for part in parts]
+        return [ShuffledBatch(part, digest_of({"rows": part})) for part in parts]
 
 
 @dataclass(frozen=True)
@@ -312,7 +312,7 @@ class LabelLeak:
 
     def __init__(self, table: Table, setup: Setup) -> None:
         self._labels, self._train, self._plan = table.labels, table.train, setup.batches(table)
-        self._epoch, self._batches = -1, list[Batch]()
+        self._epoch, self._batches = -1, list[ShuffledBatch]()
         self._sums = np.zeros((len(table.labels), setup.cut))
         self.by_norm: list[float] = []
         self.by_direction: list[float] = []
@@ -363,7 +363,7 @@ def seeded_normal(seed: int) -> NormalSource:
     """Noise that can be repeated; for experiments only, as whoever knows the seed can take it away again."""
     kinds = {"training": 0, "hold-out": 1, "gradient": 2}
 
-    def draw(place: Place, shape: tuple[int, ...]) -> Array:
+    def draw(place: NoisePlace, shape: tuple[int, ...]) -> Array:
         return np.random.default_rng([seed, kinds[place.kind], place.epoch, place.step]).standard_normal(shape)
 
     return draw
@@ -588,13 +588,15 @@ def train_encrypted(table: Table, epochs: int, batch: int, *, is_clear: bool = F
         is_clear: whether the scheme that encrypts nothing is used.
     """
     a, b = (table.columns[peer][table.train].astype(np.float64) for peer in (B, A))
-    plan = Plan(a.shape[1] + 1, b.shape[1], fixed_batches(len(a), batch), epochs=epochs)
+    plan = RegressionPlan(a.shape[1] + 1, b.shape[1], fixed_batches(len(a), batch), epochs=epochs)
     keys: SecretScheme = PlainScheme() if is_clear else CkksKeys()
     open_key: OpenKey = PlainScheme.open_key if is_clear else CkksScheme.open_key
     holder = regression.KeyHolder(plan, keys)
     holders = (
-        regression.LabelHolder(plan, a, signed_labels(table.labels[table.train]), open_key, strict=False),
-        regression.FeatureHolder(plan, b, open_key, strict=False),
+        regression.RegressionLabelHolder(
+            plan, a, signed_labels(table.labels[table.train]), open_key, strict=False
+        ),
+        regression.RegressionFeatureHolder(plan, b, open_key, strict=False),
         holder,
     )
     sent, ends = 0, [time.process_time()]
@@ -603,7 +605,7 @@ def train_encrypted(table: Table, epochs: int, batch: int, *, is_clear: bool = F
         nonlocal sent
         is_start = len(ends) == 1
         sent += 0 if is_start else message_bytes(message)
-        if isinstance(message, regression.Gradients):
+        if isinstance(message, regression.EncryptedGradients):
             ends.append(time.process_time())
 
     regression.run(holders, observe)

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from blake3 import blake3
 
-from flnet.algorithms.vertical.batches import Batch, batch_digest, epoch_order, permutation
+from flnet.algorithms.vertical.batches import AlignedBatch, batch_digest, epoch_order, permutation
 from flnet.algorithms.vertical.groups import Positions
 
 HELD_OUT = 0.2  # of the common rows
@@ -51,16 +51,16 @@ class AlignedBatches:
         """(n,) places of the rows that are trained on."""
         return self._split[0]
 
-    def training(self, epoch: int) -> list[Batch]:
+    def training(self, epoch: int) -> list[AlignedBatch]:
         """The batches of an epoch."""
         rows = self.trained
         return list(self._cut(rows[epoch_order(len(rows), self.seed, epoch)], epoch, ""))
 
-    def hold_out(self) -> list[Batch]:
+    def hold_out(self) -> list[AlignedBatch]:
         """The rows that are never trained on."""
         return list(self._cut(self._split[1], 0, "hold-out,"))
 
-    def _cut(self, rows: Positions, epoch: int, what: str) -> Iterator[Batch]:
+    def _cut(self, rows: Positions, epoch: int, what: str) -> Iterator[AlignedBatch]:
         for step, start in enumerate(range(0, len(rows), self.size)):
             part = rows[start : start + self.size]
-            yield Batch(epoch, step, part, batch_digest(what + self.agreement, epoch, step, part))
+            yield AlignedBatch(epoch, step, part, batch_digest(what + self.agreement, epoch, step, part))

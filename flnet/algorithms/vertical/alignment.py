@@ -5,7 +5,7 @@ messages and effects, `two_holders` and `many_holders` the two protocols, docs/v
 
     machine = leader(terms, ids, group, Randomness.draw(group, len(ids), secrets.token_bytes(32)))
     effects = machine.start()          # of a follower: machine.receive(message) of the first message
-    # perform the effects: send messages; for Work: effects = machine.finished(work, work.run())
+    # perform the effects: send messages; for AlignmentWork: effects = machine.finished(work, work.run())
     # until one of them is Aligned or Failed
 
 The ids come from `normalised_column`. Both protocols are secure against holders that are curious but follow them;

@@ -22,7 +22,7 @@ _CONTEXT = "flnet-psi-1.epoch"  # BLAKE3 keeps what is derived in one context ap
 
 
 @dataclass(frozen=True)
-class Batch:
+class AlignedBatch:
     """The rows of one training step.
 
     Attributes:
@@ -60,7 +60,7 @@ def epoch_order(count: int, seed: int, epoch: int) -> Positions:
     return permutation(count, blake3(f"{seed},{epoch}".encode(), derive_key_context=_CONTEXT).digest())
 
 
-def batches(count: int, size: int, seed: int, epoch: int, agreement: str) -> Iterator[Batch]:
+def batches(count: int, size: int, seed: int, epoch: int, agreement: str) -> Iterator[AlignedBatch]:
     """All batches of an epoch; each row is in one of them, and the last batch may be smaller.
 
     Args:
@@ -75,7 +75,7 @@ def batches(count: int, size: int, seed: int, epoch: int, agreement: str) -> Ite
     order = epoch_order(count, seed, epoch)
     for step, start in enumerate(range(0, count, size)):
         positions = order[start : start + size]
-        yield Batch(epoch, step, positions, batch_digest(agreement, epoch, step, positions))
+        yield AlignedBatch(epoch, step, positions, batch_digest(agreement, epoch, step, positions))
 
 
 def batch_digest(agreement: str, epoch: int, step: int, positions: Positions) -> str:

@@ -18,16 +18,16 @@ from flnet.algorithms.vertical.groups import Group, Positions
 from flnet.algorithms.vertical.holder import (
     Acceptance,
     Aligned,
+    AlignmentOpening,
+    AlignmentWork,
     Chunk,
     Effect,
-    Opening,
     PairKey,
     Randomness,
+    SendToHolder,
     Terms,
-    Work,
 )
 from flnet.algorithms.vertical.holder import Failed as NothingInCommon
-from flnet.algorithms.vertical.holder import Send as SendTo
 from flnet.algorithms.vertical.split_messages import Message as SplitMessage
 from flnet.algorithms.vertical.split_messages import Outgoing
 from flnet.algorithms.vertical.split_network import FeatureHolder, LabelHolder, SplitNode
@@ -84,7 +84,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Turn:
+class HolderTurn:
     """The result of a turn.
 
     Attributes:
@@ -139,7 +139,7 @@ class Conversation:
         self._trainer, self._saved = trainer, saved
         self._rows, self._alignment = rows, alignment
         self._node: SplitNode | None = None
-        self._work: Work | None = None
+        self._work: AlignmentWork | None = None
         self._early: list[SplitMessage] = []
         self._sent: list[Sent] = []
         self._is_saved = {"bottom": False, "top": False}
@@ -155,7 +155,7 @@ class Conversation:
                 else follower(terms, me, ids, group, randomness)
             )
 
-    def start(self) -> Turn:
+    def start(self) -> HolderTurn:
         """Begin: the leader of the alignment, or each holder of an epoch of aligned rows, has something to say.
 
         Raises:
@@ -167,7 +167,7 @@ class Conversation:
             self._perform(self._machine.start())
         return self._turn()
 
-    def receive(self, parts: Iterable[tuple[PeerId, TalkPart, Params]]) -> Turn:
+    def receive(self, parts: Iterable[tuple[PeerId, TalkPart, Params]]) -> HolderTurn:
         """Take what other holders sent, in order.
 
         Raises:
@@ -182,7 +182,7 @@ class Conversation:
     # --- the alignment
 
     def _take(self, message: Message) -> None:
-        if isinstance(message, Opening | Acceptance | PairKey | Chunk):
+        if isinstance(message, AlignmentOpening | Acceptance | PairKey | Chunk):
             if self._machine is None:
                 raise BatchRefused(text("the rows of this epoch were aligned before"))
             self._arrived += isinstance(message, Chunk)
@@ -198,9 +198,9 @@ class Conversation:
     def _perform(self, effects: Iterable[Effect]) -> None:
         for effect in effects:
             match effect:
-                case SendTo(to, message):
+                case SendToHolder(to, message):
                     self._sent.append(Sent(PeerId(to), *written(message)))
-                case Work():
+                case AlignmentWork():
                     self._work = effect
                 case NothingInCommon(error):
                     raise error
@@ -276,11 +276,11 @@ class Conversation:
 
     # --- what follows
 
-    def _turn(self) -> Turn:
+    def _turn(self) -> HolderTurn:
         sent, self._sent = self._sent, []
         if self._node is None:
-            return Turn(sent, "aligning", self._arrived, 0, self._work is not None)
-        turn = Turn(sent, *self._stage(), bottom=self._bottom(), saved=self._newly_saved())
+            return HolderTurn(sent, "aligning", self._arrived, 0, self._work is not None)
+        turn = HolderTurn(sent, *self._stage(), bottom=self._bottom(), saved=self._newly_saved())
         if turn.stage == "closed":
             turn = replace(turn, report=self._report())
         rows, self._ids_before = self._ids_before, (self._rows, self._alignment)
@@ -323,6 +323,6 @@ class Conversation:
         return report_part(reports[min(reports)]) if reports else None
 
 
-def fields_of(turn: Turn) -> Mapping[str, Any]:
+def fields_of(turn: HolderTurn) -> Mapping[str, Any]:
     """The figures of a turn as JSON-ready data, without arrays."""
     return {"stage": turn.stage, "step": turn.step, "steps": turn.steps, "more": turn.more}

@@ -23,7 +23,7 @@ Rows = NDArray[np.float64]
 GradientRule = Literal["isotropic", "max-norm"]
 
 
-class Place(NamedTuple):
+class NoisePlace(NamedTuple):
     """Where noise is used: epoch, step, and on what."""
 
     kind: Literal["training", "hold-out", "gradient"]
@@ -34,7 +34,7 @@ class Place(NamedTuple):
 class NormalSource(Protocol):
     """Independent standard normal numbers; the same ones for the same place."""
 
-    def __call__(self, place: Place, shape: tuple[int, ...]) -> Rows:
+    def __call__(self, place: NoisePlace, shape: tuple[int, ...]) -> Rows:
         """An array of this shape."""
         ...
 
@@ -50,7 +50,7 @@ class Release:
             outputs by up to twice that norm, so its noise multiplier in the sense of the Gaussian mechanism is half.
     """
 
-    place: Place
+    place: NoisePlace
     rows: int
     multiplier: float
 
@@ -76,7 +76,7 @@ class OutputNoise:
         self.clip, self.multiplier = clip, multiplier
         self._source, self._released = source, released
 
-    def protect(self, outputs: Array, place: Place) -> Array:
+    def protect(self, outputs: Array, place: NoisePlace) -> Array:
         """What is sent in place of outputs (b, q)."""
         clipped = np.asarray(outputs, np.float64) * self._factor(outputs)[:, None]
         if self.multiplier:
@@ -124,7 +124,7 @@ class GradientNoise:
             raise ValueError(f"rule={rule!r}, scale={scale!r}")
         self.rule, self.scale, self._source = rule, scale, source
 
-    def protect(self, gradients: Array, place: Place) -> Array:
+    def protect(self, gradients: Array, place: NoisePlace) -> Array:
         """What is sent in place of gradients (b, q)."""
         rows, norms = np.asarray(gradients, np.float64), norms_of(gradients)
         longest = float(norms.max(initial=0.0))

@@ -17,14 +17,15 @@ After each epoch A and B keep their parts of theta, and C gets one number: the m
 z = z_A + z_B it is log 2 - y z_A / 2 + z_A^2 / 8 + z_B (z_A / 4 - y / 2) + z_B^2 / 8, so A sends two vectors and B adds
 what is its own: the product z_A z_B is one of a ciphertext with known numbers.
 
-Each position is a state machine: `receive` takes a message and returns what to do (`Send`, `Keep` and so on). It has no
-clock, no randomness and no network; a scheme (`encryption`) brings what encryption needs. Messages of one sender have to
-arrive in order. C must not read what A and B send each other, which is encrypted under its own key.
+Each position is a state machine: `receive` takes a message and returns what to do (`SendToPosition`, `Keep` and so on). It
+has no clock, no randomness and no network; a scheme (`encryption`) brings what encryption needs. Messages of one sender
+have to arrive in order. C must not read what A and B send each other, which is encrypted under its own key.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -69,7 +70,7 @@ class Position(StrEnum):
 
 
 @dataclass(frozen=True)
-class Plan:
+class RegressionPlan:
     """What the three nodes have alike before they start.
 
     Attributes:
@@ -186,7 +187,7 @@ class Keys:
 
 
 @dataclass(frozen=True)
-class Weights:
+class OwnWeights:
     """C -> A, B: the node's own part of theta, for the batch of this number; the number after the last ends the epoch."""
 
     epoch: int
@@ -214,7 +215,7 @@ class Combined:
 
 
 @dataclass(frozen=True)
-class Gradients:
+class EncryptedGradients:
     """A -> C: [[X_A' w]] and [[X_B' w]] of a batch."""
 
     epoch: int
@@ -247,11 +248,13 @@ class Stop:
     reason: str
 
 
-Message: TypeAlias = Keys | Weights | Residual | Combined | Gradients | HoldoutTerms | HoldoutLoss | Stop
+Message: TypeAlias = (
+    Keys | OwnWeights | Residual | Combined | EncryptedGradients | HoldoutTerms | HoldoutLoss | Stop
+)
 
 
 @dataclass(frozen=True)
-class Send:
+class SendToPosition:
     """Send a message to the node of a position."""
 
     to: Position
@@ -293,14 +296,14 @@ class Finished:
     """All epochs are done."""
 
 
-Output: TypeAlias = Send | Keep | LossMeasured | Warned | Stopped | Finished
+Output: TypeAlias = SendToPosition | Keep | LossMeasured | Warned | Stopped | Finished
 
 _SENDERS: Mapping[type, Position] = {
     Keys: Position.KEY,
-    Weights: Position.KEY,
+    OwnWeights: Position.KEY,
     Residual: Position.LABELS,
     Combined: Position.FEATURES,
-    Gradients: Position.LABELS,
+    EncryptedGradients: Position.LABELS,
     HoldoutTerms: Position.LABELS,
     HoldoutLoss: Position.FEATURES,
 }
@@ -325,12 +328,12 @@ def check_positions(label_holder: str, feature_holder: str, key_holder: str) -> 
         raise InvalidMessage(text("{node} holds all columns and needs no encrypted training", label_holder))
 
 
-class _Position:
+class _Position(ABC):
     """What the three have in common: the order of messages, and the end."""
 
     position: Position
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: RegressionPlan) -> None:
         self.plan = plan
         self.ended = False
 
@@ -365,13 +368,13 @@ class _Position:
             reason = text("the node that holds the columns of {position} is gone", position.value)
         return self._stop(reason)
 
-    def _receive(self, message: Message) -> list[Output]:
-        raise NotImplementedError
+    @abstractmethod
+    def _receive(self, message: Message) -> list[Output]: ...
 
     def _stop(self, reason: Text) -> list[Output]:
         """Stop, and tell the others."""
         others = [position for position in Position if position is not self.position]
-        return [*(Send(position, Stop(reason)) for position in others), *self._end(reason)]
+        return [*(SendToPosition(position, Stop(reason)) for position in others), *self._end(reason)]
 
     def _end(self, reason: Text) -> list[Output]:
         if self.ended:
@@ -389,7 +392,13 @@ class _DataHolder(_Position):
     """What A and B have in common: columns, masks, and a part of theta."""
 
     def __init__(
-        self, plan: Plan, train: Matrix, holdout: Matrix | None, open_key: OpenKey, columns: int, strict: bool
+        self,
+        plan: RegressionPlan,
+        train: Matrix,
+        holdout: Matrix | None,
+        open_key: OpenKey,
+        columns: int,
+        strict: bool,
     ) -> None:
         super().__init__(plan)
         self._open_key, self._columns = open_key, columns
@@ -473,7 +482,7 @@ class _DataHolder(_Position):
         product = scheme.rerandomise(scheme.multiply(residual, self._train[self._slices[batch]]))
         return scheme.dump(scheme.flood(scheme.total(product), self.plan.noise(scheme)))
 
-    def _take(self, message: Weights) -> Vector:
+    def _take(self, message: OwnWeights) -> Vector:
         """Check that these weights are next, and return them."""
         at, batches = (message.epoch, message.batch), len(self.plan.batches)
         theta = np.array(message.theta, np.float64)
@@ -542,14 +551,14 @@ class _OutOfRange(FlnetError):
         self.reason = reason
 
 
-class LabelHolder(_DataHolder):
+class RegressionLabelHolder(_DataHolder):
     """A: holds columns and the labels."""
 
     position = Position.LABELS
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RegressionPlan,
         train: Matrix,
         labels: Vector,
         open_key: OpenKey,
@@ -585,13 +594,13 @@ class LabelHolder(_DataHolder):
         match message:
             case Keys():
                 return self._open(message)
-            case Weights():
+            case OwnWeights():
                 return self._weights(message)
             case Combined():
                 return self._combined(message)
         raise self._unexpected(message)
 
-    def _weights(self, message: Weights) -> list[Output]:
+    def _weights(self, message: OwnWeights) -> list[Output]:
         if self._waits is not None:
             raise self._unexpected(message)
         theta, scheme = self._take(message), self._scheme
@@ -607,12 +616,14 @@ class LabelHolder(_DataHolder):
         self._passed(message.epoch, message.batch)
         return outputs
 
-    def _batch(self, scheme: AdditiveScheme, message: Weights, theta: Vector) -> list[Output]:
+    def _batch(self, scheme: AdditiveScheme, message: OwnWeights, theta: Vector) -> list[Output]:
         part = self._slices[message.batch]
         u = self._share(self._train[part], theta) / 4
         residual = scheme.multiply(self._mask(scheme, message.batch), u - self._labels[part] / 2)
         self._waits = (message.epoch, message.batch)
-        return [Send(Position.FEATURES, Residual(*self._waits, scheme.dump(scheme.rerandomise(residual))))]
+        return [
+            SendToPosition(Position.FEATURES, Residual(*self._waits, scheme.dump(scheme.rerandomise(residual))))
+        ]
 
     def _combined(self, message: Combined) -> list[Output]:
         scheme = self._scheme
@@ -621,7 +632,11 @@ class LabelHolder(_DataHolder):
         residual = scheme.load(message.residual, self._rows_shape)
         gradient = self._gradient(scheme, residual, message.batch)
         self._waits = None
-        return [Send(Position.KEY, Gradients(message.epoch, message.batch, gradient, message.gradient))]
+        return [
+            SendToPosition(
+                Position.KEY, EncryptedGradients(message.epoch, message.batch, gradient, message.gradient)
+            )
+        ]
 
     def _evaluate(self, scheme: AdditiveScheme, epoch: int, theta: Vector) -> list[Output]:
         z = self._share(self._held, theta)
@@ -631,17 +646,22 @@ class LabelHolder(_DataHolder):
             residual = scheme.multiply(mask, z / 4 - self._held_labels / 2)
             own = scheme.multiply(mask, z * z / 8 - self._held_labels * z / 2)
             sealed = (scheme.dump(scheme.rerandomise(each)) for each in (residual, own))
-            outputs.append(Send(Position.FEATURES, HoldoutTerms(epoch, *sealed)))
+            outputs.append(SendToPosition(Position.FEATURES, HoldoutTerms(epoch, *sealed)))
         return [*outputs, *self._done(epoch)]
 
 
-class FeatureHolder(_DataHolder):
+class RegressionFeatureHolder(_DataHolder):
     """B: holds columns and no labels."""
 
     position = Position.FEATURES
 
     def __init__(
-        self, plan: Plan, train: Matrix, open_key: OpenKey, holdout: Matrix | None = None, strict: bool = True
+        self,
+        plan: RegressionPlan,
+        train: Matrix,
+        open_key: OpenKey,
+        holdout: Matrix | None = None,
+        strict: bool = True,
     ) -> None:
         """Take the rows in the common order, standardised.
 
@@ -656,14 +676,14 @@ class FeatureHolder(_DataHolder):
             TrainerError: the rows do not fit the plan, or are not standardised.
         """
         super().__init__(plan, train, holdout, open_key, plan.columns_b, strict)
-        self._weights_now: Weights | None = None  # those of a batch whose residual is missing
+        self._weights_now: OwnWeights | None = None  # those of a batch whose residual is missing
         self._early: Residual | HoldoutTerms | None = None  # what A sent before C's weights came
 
     def _receive(self, message: Message) -> list[Output]:
         match message:
             case Keys():
                 return self._open(message)
-            case Weights():
+            case OwnWeights():
                 if self._weights_now is not None:
                     raise self._unexpected(message)
                 self._take(message)
@@ -677,7 +697,7 @@ class FeatureHolder(_DataHolder):
     def _place(self, message: Residual | HoldoutTerms) -> tuple[int, int]:
         return message.epoch, message.batch if isinstance(message, Residual) else len(self._slices)
 
-    def _both(self, weights: Weights | None, sealed: Residual | HoldoutTerms | None) -> list[Output]:
+    def _both(self, weights: OwnWeights | None, sealed: Residual | HoldoutTerms | None) -> list[Output]:
         """Go on once C's weights and A's ciphertexts for one batch are there."""
         last = weights is not None and weights.batch == len(self._slices)
         if weights is None or (sealed is None and not (last and not self.plan.holdout)):
@@ -704,7 +724,11 @@ class FeatureHolder(_DataHolder):
         own = scheme.rerandomise(scheme.multiply(self._mask(scheme, message.batch), v))
         combined = scheme.add(residual, own)
         gradient = self._gradient(scheme, combined, message.batch)
-        return [Send(Position.LABELS, Combined(message.epoch, message.batch, scheme.dump(combined), gradient))]
+        return [
+            SendToPosition(
+                Position.LABELS, Combined(message.epoch, message.batch, scheme.dump(combined), gradient)
+            )
+        ]
 
     def _evaluate(
         self, scheme: AdditiveScheme, epoch: int, terms: HoldoutTerms | None, theta: Vector
@@ -718,7 +742,7 @@ class FeatureHolder(_DataHolder):
             both = scheme.multiply(residual, z / rows)
             total = scheme.total(scheme.rerandomise(scheme.add(both, alone)))
             sealed = scheme.dump(scheme.flood(total, self.plan.loss_noise(scheme)))
-            outputs.append(Send(Position.KEY, HoldoutLoss(epoch, sealed)))
+            outputs.append(SendToPosition(Position.KEY, HoldoutLoss(epoch, sealed)))
         return [*self._keep(epoch, theta), *outputs, *self._done(epoch)]
 
 
@@ -729,7 +753,7 @@ class KeyHolder(_Position):
 
     def __init__(
         self,
-        plan: Plan,
+        plan: RegressionPlan,
         scheme: SecretScheme,
         mask: Vector | None = None,
         holdout_mask: Vector | None = None,
@@ -782,17 +806,21 @@ class KeyHolder(_Position):
             tuple(self._scheme.seal(mask, columns) for mask in masks),
             self._scheme.seal(held) if plan.holdout else b"",
         )
-        return [Send(Position.LABELS, keys), Send(Position.FEATURES, keys), *self._go_to(0, self._batches[0])]
+        return [
+            SendToPosition(Position.LABELS, keys),
+            SendToPosition(Position.FEATURES, keys),
+            *self._go_to(0, self._batches[0]),
+        ]
 
     def _receive(self, message: Message) -> list[Output]:
         match message:
-            case Gradients() if self._at == (message.epoch, message.batch):
+            case EncryptedGradients() if self._at == (message.epoch, message.batch):
                 return self._gradients(message)
             case HoldoutLoss() if self._at == (message.epoch, len(self.plan.batches)):
                 return self._loss(message)
         raise self._unexpected(message)
 
-    def _gradients(self, message: Gradients) -> list[Output]:
+    def _gradients(self, message: EncryptedGradients) -> list[Output]:
         plan, shape = self.plan, Shape(self.plan.longest, self.plan.most_columns, summed=True)
         sealed = [self._scheme.load(each, shape) for each in (message.gradient_a, message.gradient_b)]
         total_a, total_b = (self._scheme.decrypt(each, self._noise) for each in sealed)
@@ -826,7 +854,7 @@ class KeyHolder(_Position):
         self._at = (epoch, batch)
         parts = np.split(self.theta, [self.plan.columns_a])
         return [
-            Send(position, Weights(epoch, batch, tuple(part.tolist())))
+            SendToPosition(position, OwnWeights(epoch, batch, tuple(part.tolist())))
             for position, part in zip((Position.LABELS, Position.FEATURES), parts, strict=True)
         ]
 
@@ -838,7 +866,7 @@ class KeyHolder(_Position):
 
 
 def run(
-    holders: tuple[LabelHolder, FeatureHolder, KeyHolder],
+    holders: tuple[RegressionLabelHolder, RegressionFeatureHolder, KeyHolder],
     observe: Callable[[Position, Position, Message], None] = lambda sender, to, message: None,
 ) -> dict[Position, list[Output]]:
     """Run the three positions in one process, for simulations and tests.
@@ -850,12 +878,14 @@ def run(
     Returns:
         What each position said, but its messages.
     """
-    nodes: dict[Position, LabelHolder | FeatureHolder | KeyHolder] = {node.position: node for node in holders}
+    nodes: dict[Position, RegressionLabelHolder | RegressionFeatureHolder | KeyHolder] = {
+        node.position: node for node in holders
+    }
     said: dict[Position, list[Output]] = {position: [] for position in Position}
     waiting: deque[tuple[Position, Output]] = deque((Position.KEY, output) for output in holders[2].start())
     while waiting:
         sender, output = waiting.popleft()
-        if not isinstance(output, Send):
+        if not isinstance(output, SendToPosition):
             said[sender].append(output)
             continue
         observe(sender, output.to, output.message)

@@ -14,13 +14,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from blake3 import blake3
 
 from flnet.algorithms.vertical.batches import permutation
-from flnet.algorithms.vertical.groups import ELEMENT_BYTES, RANDOM_BYTES, Group, Items, Positions, hash_chunk
+from flnet.algorithms.vertical.groups import (
+    ELEMENT_BYTES,
+    RANDOM_BYTES,
+    Group,
+    Items,
+    Positions,
+    blind_chunk,
+    hash_chunk,
+)
 from flnet.algorithms.vertical.identifiers import RULE
 from flnet.errors import AlignmentRefused, IllegalStep
 from flnet.text import text
@@ -156,7 +164,7 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class Opening:
+class AlignmentOpening:
     """The leader to each follower: begins an alignment, and says by which rules.
 
     Attributes:
@@ -230,14 +238,14 @@ class Chunk:
     items: bytes = field(repr=False)
 
 
-Message = Opening | Acceptance | PairKey | Chunk
+Message = AlignmentOpening | Acceptance | PairKey | Chunk
 
 
 # What a machine asks for
 
 
 @dataclass(frozen=True)
-class Send:
+class SendToHolder:
     """Send a message to another holder. Messages to one holder have to arrive in the order they were asked for."""
 
     to: str
@@ -245,7 +253,7 @@ class Send:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
+class AlignmentWork:
     """Run a unit of work anywhere, and give its result to `finished`.
 
     Attributes:
@@ -271,7 +279,7 @@ class Failed:
     error: AlignmentRefused
 
 
-Effect = Send | Work | Aligned | Failed
+Effect = SendToHolder | AlignmentWork | Aligned | Failed
 
 
 class Incoming:
@@ -361,8 +369,8 @@ class Holder(ABC):
         self.terms, self.me, self.ids = terms, me, ids
         self._group, self._randomness = group, randomness
         self._binding = terms.binding(group)
-        self._todo: deque[tuple[Work, Callable[[Any], list[Effect]]]] = deque()
-        self._current: tuple[Work, Callable[[Any], list[Effect]]] | None = None
+        self._todo: deque[tuple[AlignmentWork, Callable[[Any], list[Effect]]]] = deque()
+        self._current: tuple[AlignmentWork, Callable[[Any], list[Effect]]] | None = None
         self._ended = False
 
     def receive(self, message: Message) -> list[Effect]:
@@ -388,7 +396,7 @@ class Holder(ABC):
             raise AlignmentRefused(text("{peer} is not another holder", ascii(message.sender)[:80]))
         return [*self._handle(message), *self._advance()]
 
-    def finished(self, work: Work, result: Any) -> list[Effect]:
+    def finished(self, work: AlignmentWork, result: Any) -> list[Effect]:
         """Take the result of the work that was asked for last.
 
         Raises:
@@ -407,7 +415,7 @@ class Holder(ABC):
         """Queue what is next, when no work is left; called after each message and each result."""
 
     def _queue(self, name: str, run: Callable[[], Any], follow: Callable[[Any], list[Effect]]) -> None:
-        self._todo.append((Work(name, run), follow))
+        self._todo.append((AlignmentWork(name, run), follow))
 
     def _queue_own(self, order: Positions, follow: Callable[[int, Items], list[Effect]]) -> None:
         """Queue the blinding of the own ids, in this order of the rows, a chunk at a time."""
@@ -426,10 +434,10 @@ class Holder(ABC):
         self._current = self._todo.popleft()
         return [self._current[0]]
 
-    def _opening(self) -> Opening:
+    def _opening(self) -> AlignmentOpening:
         terms = self.terms
         rules = (PROTOCOL, RULE, self._group.name)
-        return Opening(terms.session, self.me, terms.holders, *rules, len(self.ids), terms.chunk)
+        return AlignmentOpening(terms.session, self.me, terms.holders, *rules, len(self.ids), terms.chunk)
 
     @property
     def _idle(self) -> bool:
@@ -442,7 +450,7 @@ class Holder(ABC):
         """All chunks of a list that is there as a whole."""
         total, width = items.shape
         numbers = range(self.terms.chunks(total, width))
-        return [Send(to, self._chunk(kind, n, total, items[self.terms.part(n, width)])) for n in numbers]
+        return [SendToHolder(to, self._chunk(kind, n, total, items[self.terms.part(n, width)])) for n in numbers]
 
     def _end(self, rows: Positions, tokens: Items) -> list[Effect]:
         """The end, with or without common rows."""
@@ -459,7 +467,99 @@ class Holder(ABC):
         return AlignmentRefused(text("{what} of {peer} is not expected now", what, repr(message.sender)))
 
 
-def checked_opening(message: Opening, terms: Terms, group: Group) -> None:
+class AlignmentFollower(Holder):
+    """A side that is told which of its ids are common.
+
+    Attributes:
+        match_bytes: of one entry of the list of common rows.
+    """
+
+    match_bytes: ClassVar[int]
+
+    def __init__(self, terms: Terms, me: str, ids: Sequence[str], group: Group, randomness: Randomness) -> None:
+        super().__init__(terms, me, ids, group, randomness)
+        self._blinded: Incoming | None = None  # the leader's ids, once it said how many there are
+        self._matches: Incoming | None = None
+
+    def _handle(self, message: Message) -> list[Effect]:
+        if message.sender != self.terms.leader:
+            raise self._unexpected(message)
+        match message:
+            case AlignmentOpening() if self._blinded is None:
+                checked_opening(message, self.terms, self._group)
+                self._blinded = Incoming(self.terms, Kind.BLINDED, message.sender, message.count, ELEMENT_BYTES)
+                accepted = Acceptance(self.terms.session, self.me, len(self.ids))
+                return [SendToHolder(message.sender, accepted), *self._accepted()]
+            case Chunk(kind=Kind.BLINDED) if self._blinded is not None:
+                items = self._blinded.add(message)
+                run = partial(blind_chunk, self._group, self._randomness.secret, items)
+                self._queue("blind", run, partial(self._send_raised, self._blinded, message.number))
+                return []
+            case Chunk(kind=Kind.MATCHES) if self._blinded is not None:
+                return self._take_matches(message, self._blinded)
+        raise self._unexpected(message)
+
+    def _send_raised(self, blinded: Incoming, number: int, items: Items) -> list[Effect]:
+        """Send the leader's ids back, blinded here too; they take the place of what arrived."""
+        blinded.items[self.terms.part(number, ELEMENT_BYTES)] = items
+        return [SendToHolder(self.terms.leader, self._chunk(Kind.RAISED, number, len(blinded.items), items))]
+
+    def _take_matches(self, message: Chunk, blinded: Incoming) -> list[Effect]:
+        blinded.check_complete()
+        if not self._is_ready:
+            raise self._unexpected(message)
+        matches = self._matches
+        if matches is None:
+            most = min(len(self.ids), len(blinded.items))
+            matches = incoming_matches(message, self.terms, most, self.match_bytes)
+        matches.add(message)
+        self._matches = matches
+        if matches.complete:
+            self._queue("locate", self._locating(matches.items, blinded.items), self._located)
+        return []
+
+    @property
+    def _is_ready(self) -> bool:
+        """Whether all was sent that the leader needs to find common rows."""
+        return self._idle
+
+    @abstractmethod
+    def _accepted(self) -> list[Effect]:
+        """The leader has opened the alignment: queue the own ids."""
+
+    @abstractmethod
+    def _locating(self, matches: Items, raised: Items) -> Callable[[], Positions]:
+        """The unit of work that finds the places of the common rows.
+
+        Args:
+            matches: (k, match_bytes) the leader's list of common rows.
+            raised: (n, 32) the leader's ids, as this follower blinded them.
+        """
+
+    @abstractmethod
+    def _located(self, positions: Positions) -> list[Effect]:
+        """The places are found: the end."""
+
+
+def incoming_matches(message: Chunk, terms: Terms, most: int, width: int) -> Incoming:
+    """The list of common rows that begins with this chunk.
+
+    Raises:
+        AlignmentRefused: there cannot be so many.
+    """
+    if not 0 <= message.total <= most:
+        raise AlignmentRefused(
+            text(
+                "{peer} says that {count} ids are common; there can be at most {most}",
+                repr(message.sender),
+                message.total,
+                most,
+            )
+        )
+    return Incoming(terms, Kind.MATCHES, message.sender, message.total, width)
+
+
+def checked_opening(message: AlignmentOpening, terms: Terms, group: Group) -> None:
     """Check that the leader aligns by the rules of this node.
 
     Raises:

@@ -21,7 +21,7 @@ intersection from symmetric-key techniques", CCS 2017, in its variant with share
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -32,19 +32,18 @@ from numpy.typing import NDArray
 from flnet.algorithms.vertical.groups import ELEMENT_BYTES, Group, Items, Positions, as_items, blind_chunk
 from flnet.algorithms.vertical.holder import (
     Acceptance,
+    AlignmentFollower,
     Chunk,
     Effect,
     Holder,
     Incoming,
     Kind,
     Message,
-    Opening,
     PairKey,
     Randomness,
-    Send,
+    SendToHolder,
     Terms,
     check_count,
-    checked_opening,
     common,
     in_order,
     sorted_places,
@@ -59,7 +58,6 @@ from flnet.algorithms.vertical.key_value_store import (
     encode,
     slots_of,
 )
-from flnet.algorithms.vertical.two_holders import incoming_matches
 from flnet.errors import AlignmentRefused
 from flnet.text import text
 
@@ -109,7 +107,7 @@ class ManyLeader(Holder):
     def start(self) -> list[Effect]:
         """Begin; called once, before anything else."""
         self._queue_own(self._randomness.shuffle, self._send_blinded)
-        return [*(Send(name, self._opening()) for name in self.terms.followers), *self._advance()]
+        return [*(SendToHolder(name, self._opening()) for name in self.terms.followers), *self._advance()]
 
     def _handle(self, message: Message) -> list[Effect]:
         sender = message.sender
@@ -133,7 +131,7 @@ class ManyLeader(Holder):
     def _send_blinded(self, number: int, items: Items) -> list[Effect]:
         self._sent += 1
         chunk = self._chunk(Kind.BLINDED, number, len(self.ids), items)
-        return [Send(name, chunk) for name in self.terms.followers]
+        return [SendToHolder(name, chunk) for name in self.terms.followers]
 
     def _keep(self, into: Items, place: slice, items: Items) -> list[Effect]:
         into[place] = items
@@ -171,47 +169,32 @@ class ManyLeader(Holder):
         return [*effects, *self._end(self._randomness.shuffle[common_ids.places], common_ids.tokens)]
 
 
-class ManyFollower(Holder):
+class ManyFollower(AlignmentFollower):
     """A side that is told which of its ids all of three or more holders have."""
+
+    match_bytes = MATCH_BYTES
 
     def __init__(self, terms: Terms, me: str, ids: Sequence[str], group: Group, randomness: Randomness) -> None:
         super().__init__(terms, me, ids, group, randomness)
         self._others = [name for name in terms.followers if name != me]
         self._base = group.hash_to_element(self._binding + b"pairs")
         self._keys: dict[str, bytes] = {}
-        self._blinded: Incoming | None = None  # the leader's ids, once it said how many there are
         self._own: Items = np.empty((len(ids), ELEMENT_BYTES), np.uint8)
         self._tags: Items = np.empty((len(ids), TAG_BYTES), np.uint8)
         self._outputs: list[Items] = []  # of each chunk of ids, masked shares in place of the masks
         self._parts: list[Items] = []  # of the table
         self._storing = False
-        self._matches: Incoming | None = None
 
     def _handle(self, message: Message) -> list[Effect]:
         if isinstance(message, PairKey) and message.sender in self._others and message.sender not in self._keys:
             self._keys[message.sender] = self._pair_key(message)
             return []
-        if message.sender != self.terms.leader:
-            raise self._unexpected(message)
-        match message:
-            case Opening() if self._blinded is None:
-                return self._open(message)
-            case Chunk(kind=Kind.BLINDED) if self._blinded is not None:
-                items = self._blinded.add(message)
-                run = partial(blind_chunk, self._group, self._randomness.secret, items)
-                self._queue("blind", run, partial(self._send_raised, message.number))
-                return []
-            case Chunk(kind=Kind.MATCHES) if self._blinded is not None:
-                return self._take_matches(message, self._blinded)
-        raise self._unexpected(message)
+        return super()._handle(message)
 
-    def _open(self, message: Opening) -> list[Effect]:
-        checked_opening(message, self.terms, self._group)
-        self._blinded = Incoming(self.terms, Kind.BLINDED, message.sender, message.count, ELEMENT_BYTES)
+    def _accepted(self) -> list[Effect]:
         self._queue_own(np.arange(len(self.ids)), self._keep_own)
         half = PairKey(self.terms.session, self.me, self._group.blind(self._randomness.pair_secret, self._base))
-        accepted = Acceptance(self.terms.session, self.me, len(self.ids))
-        return [Send(message.sender, accepted), *(Send(name, half) for name in self._others)]
+        return [SendToHolder(name, half) for name in self._others]
 
     def _pair_key(self, message: PairKey) -> bytes:
         """The key with another follower: both names, in one order, and what only these two can compute."""
@@ -222,11 +205,6 @@ class ManyFollower(Holder):
     def _keep_own(self, number: int, items: Items) -> list[Effect]:
         self._own[self.terms.part(number, ELEMENT_BYTES)] = items
         return []
-
-    def _send_raised(self, number: int, items: Items) -> list[Effect]:
-        assert self._blinded is not None
-        chunk = self._chunk(Kind.RAISED, number, len(self._blinded.items), items)
-        return [Send(self.terms.leader, chunk)]
 
     def _when_idle(self) -> None:
         if self._storing or self._blinded is None or len(self._keys) < len(self._others):
@@ -267,22 +245,16 @@ class ManyFollower(Holder):
         self._parts.clear()
         return self._whole(self.terms.leader, Kind.TABLE, table)
 
-    def _take_matches(self, message: Chunk, blinded: Incoming) -> list[Effect]:
-        blinded.check_complete()
-        if not self._idle or not self._storing:
-            raise self._unexpected(message)
-        matches = self._matches
-        if matches is None:
-            matches = incoming_matches(message, self.terms, min(len(self.ids), len(blinded.items)), MATCH_BYTES)
-        matches.add(message)
-        self._matches = matches
-        if matches.complete:
-            self._queue("locate", partial(located, matches.items, self._tags), self._located)
-        return []
+    @property
+    def _is_ready(self) -> bool:
+        return self._idle and self._storing
 
-    def _located(self, rows: Positions) -> list[Effect]:
+    def _locating(self, matches: Items, raised: Items) -> Callable[[], Positions]:
+        return partial(located, matches, self._tags)
+
+    def _located(self, positions: Positions) -> list[Effect]:
         assert self._matches is not None
-        return self._end(rows, self._matches.items[:, TAG_BYTES:])
+        return self._end(positions, self._matches.items[:, TAG_BYTES:])
 
 
 def outputs(binding: bytes, follower: str, elements: Items) -> Items:

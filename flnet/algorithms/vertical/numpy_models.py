@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from flnet.algorithms.vertical.optimisers import Descent
+from flnet.algorithms.vertical.optimisers import PureDescent
 from flnet.labels.losses import cross_entropy
 from flnet.params.params import Array, Params
 from flnet.trainer import Meaning, Optimiser
@@ -106,7 +106,7 @@ class _Dense(SplitModel):
         self.layers = layers
         self._weights: dict[str, Array] = dict(ModelState(Params(weights)).weights_like(weights))
         self._optimiser, self._rate = optimiser, rate
-        self._descent = Descent(optimiser, rate)
+        self._descent = PureDescent(optimiser, rate)
         self._dtype = weights["0.weight"].dtype
 
     def state(self) -> ModelState:
@@ -116,7 +116,7 @@ class _Dense(SplitModel):
     def load(self, state: ModelState) -> None:
         """Take over a state."""
         self._weights = dict(state.weights_like(self._weights))
-        self._descent = Descent(self._optimiser, self._rate)
+        self._descent = PureDescent(self._optimiser, self._rate)
         self._descent.load(*restored(state.optimiser))
 
 

@@ -17,7 +17,7 @@ Numbers = Any  # a numpy array or a tensor: only arithmetic operators are used o
 FIRST, SECOND = "first", "second"
 
 
-class Descent:
+class PureDescent:
     """Steps of one optimiser; each makes new weights and leaves the old ones as they were.
 
     Attributes:

@@ -39,7 +39,7 @@ import numpy as np
 
 from flnet.aggregation.base import RoundStart
 from flnet.aggregation.fed_avg import fed_avg
-from flnet.algorithms.vertical.defences import GradientNoise, OutputNoise, Place
+from flnet.algorithms.vertical.defences import GradientNoise, NoisePlace, OutputNoise
 from flnet.algorithms.vertical.split_messages import (
     BottomClosed,
     CutGradients,
@@ -166,7 +166,7 @@ class FeatureHolder:
     def _send(self, step: Step, outputs: Array, *, hold_out: bool) -> Iterator[Outgoing]:
         epoch = self.closed + 1
         if self._noise is not None:
-            place = Place("hold-out" if hold_out else "training", epoch, step.number)
+            place = NoisePlace("hold-out" if hold_out else "training", epoch, step.number)
             outputs = self._noise.protect(outputs, place)
         with np.errstate(over="ignore"):
             outputs = outputs.astype(self._plan.dtype, copy=False)
@@ -453,13 +453,13 @@ class LabelHolder:
             )
         epoch.loss += loss * len(rows)
         epoch.examples += len(rows)
-        sent = self._protected(gradient, Place("gradient", number, step.number))
+        sent = self._protected(gradient, NoisePlace("gradient", number, step.number))
         for peer in self._plan.feature_holders:
             values = sent[peer].astype(self._plan.dtype, copy=False)
             message = CutGradients(self._me, number, step.number, step.batch.digest, values)
             yield Outgoing(peer, message)
 
-    def _protected(self, gradient: Array, place: Place) -> Mapping[PeerId, Array]:
+    def _protected(self, gradient: Array, place: NoisePlace) -> Mapping[PeerId, Array]:
         """The gradient for each feature holder, those for other nodes with noise."""
         parts = {peer: gradient[:, columns] for peer, columns in self._plan.columns.items()}
         others = [peer for peer in self._plan.feature_holders if peer != self._me]

@@ -14,7 +14,7 @@ ids are common, step 4 tells the follower which person stands at each place of t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -22,18 +22,17 @@ import numpy as np
 from flnet.algorithms.vertical.groups import ELEMENT_BYTES, Group, Items, Positions, blind_chunk, check_chunk
 from flnet.algorithms.vertical.holder import (
     Acceptance,
+    AlignmentFollower,
     Chunk,
     Effect,
     Holder,
     Incoming,
     Kind,
     Message,
-    Opening,
     Randomness,
-    Send,
+    SendToHolder,
     Terms,
     check_count,
-    checked_opening,
     common,
     in_order,
 )
@@ -58,7 +57,7 @@ class PairLeader(Holder):
     def start(self) -> list[Effect]:
         """Begin; called once, before anything else."""
         self._queue_own(self._randomness.shuffle, self._send_blinded)
-        return [Send(self._follower, self._opening()), *self._advance()]
+        return [SendToHolder(self._follower, self._opening()), *self._advance()]
 
     def _handle(self, message: Message) -> list[Effect]:
         match message:
@@ -79,7 +78,7 @@ class PairLeader(Holder):
 
     def _send_blinded(self, number: int, items: Items) -> list[Effect]:
         self._sent += 1
-        return [Send(self._follower, self._chunk(Kind.BLINDED, number, len(self.ids), items))]
+        return [SendToHolder(self._follower, self._chunk(Kind.BLINDED, number, len(self.ids), items))]
 
     def _raise_own(self, place: slice, items: Items) -> list[Effect]:
         assert self._own is not None
@@ -100,57 +99,20 @@ class PairLeader(Holder):
         return [*sent, *self._end(self._randomness.shuffle[mine], tokens)]
 
 
-class PairFollower(Holder):
+class PairFollower(AlignmentFollower):
     """The side that is told which of its ids are common to two holders."""
 
-    def __init__(self, terms: Terms, me: str, ids: Sequence[str], group: Group, randomness: Randomness) -> None:
-        super().__init__(terms, me, ids, group, randomness)
-        self._raised: Incoming | None = None  # the leader's ids, once it said how many there are
-        self._matches: Incoming | None = None
+    match_bytes = MATCH_BYTES
 
-    def _handle(self, message: Message) -> list[Effect]:
-        if message.sender != self.terms.leader:
-            raise self._unexpected(message)
-        match message:
-            case Opening() if self._raised is None:
-                return self._open(message)
-            case Chunk(kind=Kind.BLINDED) if self._raised is not None:
-                items = self._raised.add(message)
-                run = partial(blind_chunk, self._group, self._randomness.secret, items)
-                self._queue("blind", run, partial(self._send_raised, message.number))
-                return []
-            case Chunk(kind=Kind.MATCHES) if self._raised is not None:
-                return self._take_matches(message, self._raised)
-        raise self._unexpected(message)
-
-    def _open(self, message: Opening) -> list[Effect]:
-        checked_opening(message, self.terms, self._group)
-        self._raised = Incoming(self.terms, Kind.BLINDED, message.sender, message.count, ELEMENT_BYTES)
+    def _accepted(self) -> list[Effect]:
         self._queue_own(self._randomness.shuffle, self._send_own)
-        return [Send(message.sender, Acceptance(self.terms.session, self.me, len(self.ids)))]
+        return []
 
     def _send_own(self, number: int, items: Items) -> list[Effect]:
-        return [Send(self.terms.leader, self._chunk(Kind.OWN, number, len(self.ids), items))]
+        return [SendToHolder(self.terms.leader, self._chunk(Kind.OWN, number, len(self.ids), items))]
 
-    def _send_raised(self, number: int, items: Items) -> list[Effect]:
-        assert self._raised is not None
-        total = len(self._raised.items)
-        self._raised.items[self.terms.part(number, ELEMENT_BYTES)] = items
-        return [Send(self.terms.leader, self._chunk(Kind.RAISED, number, total, items))]
-
-    def _take_matches(self, message: Chunk, raised: Incoming) -> list[Effect]:
-        raised.check_complete()
-        if not self._idle:
-            raise self._unexpected(message)
-        matches = self._matches
-        if matches is None:
-            matches = incoming_matches(message, self.terms, min(len(self.ids), len(raised.items)), MATCH_BYTES)
-        matches.add(message)
-        self._matches = matches
-        if matches.complete:
-            run = partial(located, matches.items, raised.items, len(self.ids))
-            self._queue("locate", run, self._located)
-        return []
+    def _locating(self, matches: Items, raised: Items) -> Callable[[], Positions]:
+        return partial(located, matches, raised, len(self.ids))
 
     def _located(self, positions: Positions) -> list[Effect]:
         assert self._matches is not None
@@ -158,24 +120,6 @@ class PairFollower(Holder):
 
     def _when_idle(self) -> None:
         """Wait for the leader."""
-
-
-def incoming_matches(message: Chunk, terms: Terms, most: int, width: int) -> Incoming:
-    """The list of common rows that begins with this chunk.
-
-    Raises:
-        AlignmentRefused: there cannot be so many.
-    """
-    if not 0 <= message.total <= most:
-        raise AlignmentRefused(
-            text(
-                "{peer} says that {count} ids are common; there can be at most {most}",
-                repr(message.sender),
-                message.total,
-                most,
-            )
-        )
-    return Incoming(terms, Kind.MATCHES, message.sender, message.total, width)
 
 
 def located(matches: Items, raised: Items, count: int) -> Positions:

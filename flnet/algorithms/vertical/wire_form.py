@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import TypeAdapter
 
 from flnet.algorithms.vertical import holder, split_messages
-from flnet.algorithms.vertical.holder import Acceptance, Chunk, Kind, Opening, PairKey
+from flnet.algorithms.vertical.holder import Acceptance, AlignmentOpening, Chunk, Kind, PairKey
 from flnet.algorithms.vertical.split_messages import (
     BottomClosed,
     CutGradients,
@@ -51,7 +51,7 @@ NOTHING = Params()
 def written(message: Message) -> tuple[TalkPart, Params]:
     """A message as a part with its arrays; the session and the sender stand in the message around it."""
     match message:
-        case Opening() as m:
+        case AlignmentOpening() as m:
             return OpeningPart(
                 protocol=m.protocol, rule=m.rule, group=m.group, count=m.count, chunk=m.chunk
             ), NOTHING
@@ -99,7 +99,7 @@ def read(
     check_arrays(part, arrays)
     match part:
         case OpeningPart() as p:
-            return Opening(session, sender, tuple(holders), p.protocol, p.rule, p.group, p.count, p.chunk)
+            return AlignmentOpening(session, sender, tuple(holders), p.protocol, p.rule, p.group, p.count, p.chunk)
         case AcceptancePart() as p:
             return Acceptance(session, sender, p.count)
         case PairKeyPart():

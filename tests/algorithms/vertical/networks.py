@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from flnet.algorithms.vertical.defences import GradientNoise, NormalSource, OutputNoise, Place
+from flnet.algorithms.vertical.defences import GradientNoise, NoisePlace, NormalSource, OutputNoise
 from flnet.algorithms.vertical.numpy_models import DenseBottom, DenseTop, Layers
 from flnet.algorithms.vertical.split_messages import EpochClosed, Outgoing
 from flnet.algorithms.vertical.split_network import FeatureHolder, LabelHolder, SplitNode, run_epoch
@@ -169,7 +169,7 @@ def normal(seed: int = 0) -> NormalSource:
     """Noise by place."""
     kinds = {"training": 0, "hold-out": 1, "gradient": 2}
 
-    def draw(place: Place, shape: tuple[int, ...]) -> Array:
+    def draw(place: NoisePlace, shape: tuple[int, ...]) -> Array:
         return np.random.default_rng([seed, kinds[place.kind], place.epoch, place.step]).standard_normal(shape)
 
     return draw

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 
 from flnet.algorithms.vertical.encrypted_regression import (
-    FeatureHolder,
     KeyHolder,
-    LabelHolder,
     Message,
     Output,
-    Plan,
     Position,
+    RegressionFeatureHolder,
+    RegressionLabelHolder,
+    RegressionPlan,
     run,
 )
 from flnet.algorithms.vertical.encryption import OpenKey, PlainScheme, SecretScheme, Vector
@@ -28,7 +28,7 @@ X_A = np.array([[1.0, 2], [0, 1], [-1, 1]])
 X_B = np.array([[1.0], [2], [0]])
 Y = np.array([1.0, -1, 1])
 THETA = np.array([0.1, -0.2, 0.3])
-SMALL = Plan(2, 1, (3,), epochs=1, rate=0.1, intercept=False, fewest=1)
+SMALL = RegressionPlan(2, 1, (3,), epochs=1, rate=0.1, intercept=False, fewest=1)
 
 
 @dataclass(frozen=True)
@@ -58,9 +58,9 @@ def breast_cancer(seed: int = 0) -> People:
     return People(scaled[:, :10], scaled[:, 10:], signed_labels(labels[order]))
 
 
-def plan_of(people: People, epochs: int = 20, batch: int = 32) -> Plan:
+def plan_of(people: People, epochs: int = 20, batch: int = 32) -> RegressionPlan:
     batches = fixed_batches(people.train, batch)
-    return Plan(11, people.b.shape[1], batches, len(people.a) - people.train, epochs=epochs)
+    return RegressionPlan(11, people.b.shape[1], batches, len(people.a) - people.train, epochs=epochs)
 
 
 Recorded = list[tuple[Position, Position, Message]]
@@ -68,7 +68,7 @@ Recorded = list[tuple[Position, Position, Message]]
 
 def trained(
     people: People,
-    plan: Plan,
+    plan: RegressionPlan,
     keys: SecretScheme,
     open_key: OpenKey,
     start: Vector | None = None,
@@ -76,8 +76,8 @@ def trained(
 ) -> tuple[Vector, dict[Position, list[Output]]]:
     """Theta as A and B keep it, and what the positions said."""
     n, heard = people.train, recorded if recorded is not None else []
-    a = LabelHolder(plan, people.a[:n], people.labels[:n], open_key, people.a[n:], people.labels[n:])
-    b = FeatureHolder(plan, people.b[:n], open_key, people.b[n:])
+    a = RegressionLabelHolder(plan, people.a[:n], people.labels[:n], open_key, people.a[n:], people.labels[n:])
+    b = RegressionFeatureHolder(plan, people.b[:n], open_key, people.b[n:])
     said = run((a, b, KeyHolder(plan, keys, start=start)), lambda *sent: heard.append(sent))
     assert a.kept is not None
     assert b.kept is not None
@@ -85,13 +85,13 @@ def trained(
 
 
 def small_run(
-    keys: SecretScheme, open_key: OpenKey, mask: Vector | None, plan: Plan = SMALL
+    keys: SecretScheme, open_key: OpenKey, mask: Vector | None, plan: RegressionPlan = SMALL
 ) -> tuple[Vector, Recorded]:
     """C's theta after one step over the oracle's rows, and all messages."""
     heard: Recorded = []
     holders = (
-        LabelHolder(plan, X_A, Y, open_key, strict=False),
-        FeatureHolder(plan, X_B, open_key, strict=False),
+        RegressionLabelHolder(plan, X_A, Y, open_key, strict=False),
+        RegressionFeatureHolder(plan, X_B, open_key, strict=False),
         KeyHolder(plan, keys, mask, start=THETA),
     )
     run(holders, lambda *sent: heard.append(sent))
@@ -103,7 +103,7 @@ def first(heard: Recorded, kind: type) -> Any:
 
 
 def plain_run(
-    people: People, plan: Plan, start: Vector | None = None
+    people: People, plan: RegressionPlan, start: Vector | None = None
 ) -> tuple[Vector, dict[Position, list[Output]]]:
     return trained(people, plan, PlainScheme(), PlainScheme.open_key, start)
 

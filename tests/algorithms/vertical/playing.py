@@ -13,15 +13,15 @@ from flnet.algorithms.vertical.alignment import Follower, Leader, follower, lead
 from flnet.algorithms.vertical.groups import Group, Items, SafePrimeGroup
 from flnet.algorithms.vertical.holder import (
     Aligned,
+    AlignmentWork,
     Chunk,
     Effect,
     Failed,
     Kind,
     Message,
     Randomness,
-    Send,
+    SendToHolder,
     Terms,
-    Work,
 )
 
 Sets = Mapping[str, Sequence[str]]
@@ -55,7 +55,7 @@ class Play:
     ends: dict[str, Aligned | Failed] = field(default_factory=dict)
     machines: dict[str, Leader | Follower] = field(default_factory=dict)
     channels: dict[tuple[str, str], list[Message]] = field(default_factory=dict)
-    work: dict[str, Work] = field(default_factory=dict)
+    work: dict[str, AlignmentWork] = field(default_factory=dict)
     units: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -116,9 +116,9 @@ class Play:
         """What a machine asked for."""
         for effect in effects:
             match effect:
-                case Send(to=to, message=message):
+                case SendToHolder(to=to, message=message):
                     self.channels.setdefault((name, to), []).append(message)
-                case Work() as work:
+                case AlignmentWork() as work:
                     assert name not in self.work, "one unit at a time"
                     self.work[name] = work
                 case Aligned() | Failed() as end:

@@ -13,10 +13,10 @@ from flnet.algorithms.vertical.groups import Group
 from flnet.algorithms.vertical.holder import (
     PROTOCOL,
     Aligned,
+    AlignmentOpening,
     Chunk,
     Failed,
     Kind,
-    Opening,
     Randomness,
     Terms,
     common,
@@ -160,10 +160,10 @@ def test_terms_that_break_a_rule_are_refused(changes: dict[str, tuple[str, ...]]
 )
 def test_holders_with_different_rules_do_not_begin(changes: dict[str, object], words: str) -> None:
     plays = Play({"a": ["1"], "b": ["1"]})
-    opening = plays.run_until("b", Opening)
-    assert isinstance(opening, Opening)
+    opening = plays.run_until("b", AlignmentOpening)
+    assert isinstance(opening, AlignmentOpening)
     with pytest.raises(AlignmentRefused, match=words):
-        plays.deliver("b", Opening(**{**vars(opening), **changes}))
+        plays.deliver("b", AlignmentOpening(**{**vars(opening), **changes}))
     plays.deliver("b", opening)
     assert plays.run().common("b") == ["1"]
 

@@ -12,7 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.algorithms.vertical.groups import SafePrimeGroup
-from flnet.algorithms.vertical.holder import Acceptance, Chunk, Incoming, Kind, Message, Opening, PairKey, Terms
+from flnet.algorithms.vertical.holder import (
+    Acceptance,
+    AlignmentOpening,
+    Chunk,
+    Incoming,
+    Kind,
+    Message,
+    PairKey,
+    Terms,
+)
 from flnet.errors import AlignmentRefused
 from tests.algorithms.vertical.playing import Play
 
@@ -163,7 +172,7 @@ def test_lists_before_the_opening_and_the_acceptance_are_refused() -> None:
         with pytest.raises(AlignmentRefused, match="not expected now"):
             plays.machines[to].receive(Chunk("s-1", sender, kind, 0, 10, bytes(128)))
     with pytest.raises(AlignmentRefused, match="opening of 'c' is not expected now"):
-        plays.machines["b"].receive(Opening("s-1", "c", ("a", "b", "c"), "", "", "", 1, 4))
+        plays.machines["b"].receive(AlignmentOpening("s-1", "c", ("a", "b", "c"), "", "", "", 1, 4))
     with pytest.raises(AlignmentRefused, match="acceptance of 'c' is not expected now"):
         plays.machines["b"].receive(Acceptance("s-1", "c", 1))
     in_the_end_all_is_well(plays)

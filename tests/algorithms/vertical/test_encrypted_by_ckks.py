@@ -13,12 +13,12 @@ import zstandard
 
 from flnet.algorithms.vertical.encrypted_regression import (
     Combined,
-    Gradients,
+    EncryptedGradients,
     HoldoutTerms,
     LossMeasured,
     Message,
-    Plan,
     Position,
+    RegressionPlan,
     Residual,
 )
 from flnet.algorithms.vertical.encryption import OpenKey, PlainScheme, SecretScheme, Shape
@@ -58,8 +58,10 @@ def test_oracle_14() -> None:
     near = 5 * plan.noise(keys())
     assert opened(first(heard, Residual).residual) == pytest.approx([-0.575, 0.45, 0], abs=1e-8)
     assert opened(first(heard, Combined).residual) == pytest.approx([-0.5, 0.6, 0], abs=1e-8)
-    assert opened(first(heard, Gradients).gradient_a, summed=True) == pytest.approx([-0.5, -0.4], abs=near)
-    assert opened(first(heard, Gradients).gradient_b, summed=True)[0] == pytest.approx(0.7, abs=near)
+    assert opened(first(heard, EncryptedGradients).gradient_a, summed=True) == pytest.approx(
+        [-0.5, -0.4], abs=near
+    )
+    assert opened(first(heard, EncryptedGradients).gradient_b, summed=True)[0] == pytest.approx(0.7, abs=near)
     expected = np.array([0.1, -0.2, 0.3]) - 0.1 * np.array([-0.25, -0.2, 0.35])
     assert theta == pytest.approx(expected, abs=5 * 0.1 * np.sqrt(2) * plan.noise(keys()) / 2)
     assert near < 0.01
@@ -142,7 +144,7 @@ def holds(data: bytes, values: Any) -> bool:
     return any(run in data for run in runs(values))
 
 
-def secrets(people: People, plan: Plan) -> dict[str, Any]:
+def secrets(people: People, plan: RegressionPlan) -> dict[str, Any]:
     """What no other node may see, for the first steps of a run from 0."""
     n, steps = people.train, slices(plan.batches)
     rows, labels, theta = people.all, people.labels, np.zeros(31)
@@ -162,7 +164,7 @@ def secrets(people: People, plan: Plan) -> dict[str, Any]:
 
 
 @cache
-def recorded(encrypted: bool) -> tuple[People, Plan, Recorded]:
+def recorded(encrypted: bool) -> tuple[People, RegressionPlan, Recorded]:
     people = replace(breast_cancer(), train=96)
     people = replace(people, a=people.a[:130], b=people.b[:130], labels=people.labels[:130])
     plan, heard = plan_of(people, epochs=1), Recorded()
@@ -189,7 +191,7 @@ def test_nothing_of_a_row_reaches_another_node() -> None:
     assert found(encrypted=True) == set()
     _, _, heard = recorded(encrypted=True)
     assert {type(message).__name__ for _, _, message in heard} == {
-        *("Keys", "Weights", "Residual", "Combined", "Gradients", "HoldoutTerms", "HoldoutLoss")
+        *("Keys", "OwnWeights", "Residual", "Combined", "EncryptedGradients", "HoldoutTerms", "HoldoutLoss")
     }
 
 
@@ -209,7 +211,7 @@ def test_the_search_finds_what_the_twin_sends_in_clear_text() -> None:
 def test_only_the_two_data_holders_get_ciphertexts_of_rows() -> None:
     _, _, heard = recorded(encrypted=True)
     to_c = {type(message) for _, to, message in heard if to is C}
-    assert {kind.__name__ for kind in to_c} == {"Gradients", "HoldoutLoss"}
+    assert {kind.__name__ for kind in to_c} == {"EncryptedGradients", "HoldoutLoss"}
     assert all(to is not C for _, to, message in heard if isinstance(message, Residual | Combined | HoldoutTerms))
 
 
@@ -224,6 +226,6 @@ def test_equal_numbers_are_never_sent_as_equal_bytes() -> None:
         for part in contents(m)
         if len(part) > 1000 and bodies.count(part) > 1
     }
-    assert doubled == {"Keys", "Combined", "Gradients"}, (
+    assert doubled == {"Keys", "Combined", "EncryptedGradients"}, (
         sent_twice
     )  # A passes [[X_B' w]] on, and both get the keys

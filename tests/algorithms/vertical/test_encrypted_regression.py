@@ -11,24 +11,24 @@ import pytest
 
 from flnet.algorithms.vertical.encrypted_regression import (
     Combined,
-    FeatureHolder,
+    EncryptedGradients,
     Finished,
-    Gradients,
     HoldoutTerms,
     Keep,
     KeyHolder,
     Keys,
-    LabelHolder,
     LossMeasured,
     Output,
-    Plan,
+    OwnWeights,
     Position,
+    RegressionFeatureHolder,
+    RegressionLabelHolder,
+    RegressionPlan,
     Residual,
-    Send,
+    SendToPosition,
     Stop,
     Stopped,
     Warned,
-    Weights,
     check_positions,
     run,
 )
@@ -59,9 +59,9 @@ def opened(data: bytes, rows: int = 3, columns: int = 2, summed: bool = False) -
 
 def only(outputs: list[Output], kind: type) -> Any:
     (output,) = [
-        each.message if isinstance(each, Send) else each
+        each.message if isinstance(each, SendToPosition) else each
         for each in outputs
-        if isinstance(each.message if isinstance(each, Send) else each, kind)
+        if isinstance(each.message if isinstance(each, SendToPosition) else each, kind)
     ]
     return output
 
@@ -72,7 +72,7 @@ def only(outputs: list[Output], kind: type) -> Any:
 def test_oracle_14() -> None:
     theta, heard = small_run(PLAIN, OPEN, np.array([1.0, 1, 0]), replace(SMALL, ridge=0.0))
     assert opened(first(heard, Residual).residual) == pytest.approx([-0.575, 0.45, 0], abs=1e-9)
-    combined, gradients = first(heard, Combined), first(heard, Gradients)
+    combined, gradients = first(heard, Combined), first(heard, EncryptedGradients)
     assert opened(combined.residual) == pytest.approx([-0.5, 0.6, 0], abs=1e-9)
     assert opened(gradients.gradient_a, summed=True) == pytest.approx([-0.5, -0.4], abs=1e-9)
     assert opened(gradients.gradient_b, summed=True)[0] == pytest.approx(0.7, abs=1e-9)
@@ -110,8 +110,8 @@ def test_a_start_that_is_not_0() -> None:
     plan = replace(plan_of(people, epochs=2), holdout=0)
     n = people.train
     holders = (
-        LabelHolder(plan, people.a[:n], people.labels[:n], OPEN),
-        FeatureHolder(plan, people.b[:n], OPEN),
+        RegressionLabelHolder(plan, people.a[:n], people.labels[:n], OPEN),
+        RegressionFeatureHolder(plan, people.b[:n], OPEN),
         KeyHolder(plan, PLAIN, start=start),
     )
     said = run(holders)
@@ -127,10 +127,10 @@ def test_rows_that_do_not_match_count_nothing() -> None:
     matched = match_blinded([b"%d" % who for who in whom_a], [b"%d" % who for who in whom_b], chance)
     rows_a, rows_b = arranged(people.a[whom_a], matched.order_a), arranged(people.b[whom_b], matched.order_b)
     labels, count = arranged(people.labels[whom_a], matched.order_a, empty=1.0), 360
-    plan = Plan(11, 20, fixed_batches(count, 60), 100, epochs=3)
+    plan = RegressionPlan(11, 20, fixed_batches(count, 60), 100, epochs=3)
     holders = (
-        LabelHolder(plan, rows_a[:count], labels[:count], OPEN, rows_a[count:], labels[count:]),
-        FeatureHolder(plan, rows_b[:count], OPEN, rows_b[count:]),
+        RegressionLabelHolder(plan, rows_a[:count], labels[:count], OPEN, rows_a[count:], labels[count:]),
+        RegressionFeatureHolder(plan, rows_b[:count], OPEN, rows_b[count:]),
         KeyHolder(plan, PLAIN, matched.mask[:count], matched.mask[count:]),
     )
     heard: list[Any] = []
@@ -148,18 +148,18 @@ def test_rows_that_do_not_match_count_nothing() -> None:
 
 def test_a_batch_without_enough_matching_rows_is_skipped() -> None:
     people = breast_cancer()
-    plan = Plan(11, 20, (32, 32, 32), epochs=2)
+    plan = RegressionPlan(11, 20, (32, 32, 32), epochs=2)
     mask = np.ones(96)
     mask[40:64] = 0  # 8 of the second batch match
     holders = (
-        LabelHolder(plan, people.a[:96], people.labels[:96], OPEN),
-        FeatureHolder(plan, people.b[:96], OPEN),
+        RegressionLabelHolder(plan, people.a[:96], people.labels[:96], OPEN),
+        RegressionFeatureHolder(plan, people.b[:96], OPEN),
         KeyHolder(plan, PLAIN, mask),
     )
     steps: list[tuple[int, int]] = []
 
     def note(sender: Position, to: Position, message: object) -> None:
-        if isinstance(message, Gradients):
+        if isinstance(message, EncryptedGradients):
             steps.append((message.epoch, message.batch))
 
     run(holders, note)
@@ -196,25 +196,25 @@ def test_two_positions_on_one_node_are_refused() -> None:
 )
 def test_a_plan_that_cannot_work_is_refused(changes: dict[str, Any], words: str) -> None:
     with pytest.raises(InvalidMessage, match=words):
-        replace(Plan(11, 20, (32,)), **changes)
+        replace(RegressionPlan(11, 20, (32,)), **changes)
 
 
 def test_people_are_told_that_small_batches_give_labels_away() -> None:
-    (warning,) = Plan(11, 20, (32,)).warnings()
+    (warning,) = RegressionPlan(11, 20, (32,)).warnings()
     assert "200 rows" in warning
-    assert Plan(11, 20, (200,)).warnings() == []
+    assert RegressionPlan(11, 20, (200,)).warnings() == []
 
 
 def test_rows_that_do_not_fit_are_refused() -> None:
     plan = replace(SMALL, holdout=1)
     with pytest.raises(TrainerError, match=r"\(3, 2\), \(0, 2\); expected \(3, 2\), \(1, 2\)"):
-        LabelHolder(plan, X_A, Y, OPEN, strict=False)
+        RegressionLabelHolder(plan, X_A, Y, OPEN, strict=False)
     with pytest.raises(TrainerError, match="as many labels"):
-        LabelHolder(SMALL, X_A, Y[:2], OPEN, strict=False)
+        RegressionLabelHolder(SMALL, X_A, Y[:2], OPEN, strict=False)
     with pytest.raises(TrainerError, match="standardised"):
-        FeatureHolder(SMALL, 30 * X_B, OPEN)
+        RegressionFeatureHolder(SMALL, 30 * X_B, OPEN)
     with pytest.raises(TrainerError, match="norm"):
-        FeatureHolder(SMALL, 30 * X_B, OPEN, strict=False)
+        RegressionFeatureHolder(SMALL, 30 * X_B, OPEN, strict=False)
 
 
 @pytest.mark.parametrize("mask", [np.ones(2), np.zeros(3), np.array([1.0, 0.5, 1]), np.array([1.0, np.nan, 1])])
@@ -226,10 +226,10 @@ def test_a_mask_has_to_be_of_0_and_1(mask: Any) -> None:
 # Order of messages
 
 
-def begun(epochs: int = 2) -> tuple[LabelHolder, FeatureHolder, KeyHolder, list[Output]]:
+def begun(epochs: int = 2) -> tuple[RegressionLabelHolder, RegressionFeatureHolder, KeyHolder, list[Output]]:
     plan = replace(SMALL, batches=(2, 1), epochs=epochs)
-    a = LabelHolder(plan, X_A, Y, OPEN, strict=False)
-    b = FeatureHolder(plan, X_B, OPEN, strict=False)
+    a = RegressionLabelHolder(plan, X_A, Y, OPEN, strict=False)
+    b = RegressionFeatureHolder(plan, X_B, OPEN, strict=False)
     c = KeyHolder(plan, PLAIN)
     return a, b, c, c.start()
 
@@ -237,12 +237,17 @@ def begun(epochs: int = 2) -> tuple[LabelHolder, FeatureHolder, KeyHolder, list[
 def test_messages_out_of_order_are_refused_and_change_nothing() -> None:
     a, b, c, outputs = begun()
     keys = only(outputs[:1], Keys)
-    to_a, to_b = (output.message for output in outputs[2:] if isinstance(output, Send))
-    assert isinstance(to_a, Weights)
-    assert isinstance(to_b, Weights)
-    for node, message in ((a, to_a), (b, to_b), (a, Combined(0, 0, b"", b"")), (c, Gradients(0, 1, b"", b""))):
+    to_a, to_b = (output.message for output in outputs[2:] if isinstance(output, SendToPosition))
+    assert isinstance(to_a, OwnWeights)
+    assert isinstance(to_b, OwnWeights)
+    for node, message in (
+        (a, to_a),
+        (b, to_b),
+        (a, Combined(0, 0, b"", b"")),
+        (c, EncryptedGradients(0, 1, b"", b"")),
+    ):
         with pytest.raises(InvalidMessage):
-            node.receive(C if isinstance(message, Weights) else B if node is a else A, message)
+            node.receive(C if isinstance(message, OwnWeights) else B if node is a else A, message)
     with pytest.raises(InvalidMessage, match="came from B"):
         a.receive(B, keys)
     for node in (a, b):
@@ -261,10 +266,10 @@ def test_messages_out_of_order_are_refused_and_change_nothing() -> None:
     with pytest.raises(InvalidMessage, match="waits for"):
         b.receive(A, residual)
     combined = only(b.receive(C, to_b), Combined)
-    gradients = only(a.receive(B, combined), Gradients)
+    gradients = only(a.receive(B, combined), EncryptedGradients)
     with pytest.raises(InvalidMessage, match="expected"):
         c.receive(A, replace(gradients, gradient_b=b"no ciphertext"))
-    assert only(c.receive(A, gradients)[:1], Weights).batch == 1
+    assert only(c.receive(A, gradients)[:1], OwnWeights).batch == 1
     with pytest.raises(InvalidMessage, match="waits for"):
         c.receive(A, gradients)
     with pytest.raises(InvalidMessage, match="waits for"):
@@ -292,21 +297,21 @@ def test_without_the_key_holder_training_stops_and_the_last_epoch_stays() -> Non
     people = breast_cancer()
     plan = plan_of(people, epochs=3)
     n = people.train
-    a = LabelHolder(plan, people.a[:n], people.labels[:n], OPEN, people.a[n:], people.labels[n:])
-    b, c = FeatureHolder(plan, people.b[:n], OPEN, people.b[n:]), KeyHolder(plan, PLAIN)
+    a = RegressionLabelHolder(plan, people.a[:n], people.labels[:n], OPEN, people.a[n:], people.labels[n:])
+    b, c = RegressionFeatureHolder(plan, people.b[:n], OPEN, people.b[n:]), KeyHolder(plan, PLAIN)
     queue: list[tuple[Position, Output]] = [(C, output) for output in c.start()]
     kept: list[Keep] = []
     nodes: dict[Position, Any] = {A: a, B: b, C: c}
     while len(kept) < 4:  # two epochs at A and B, then C is gone
         sender, output = queue.pop(0)
-        if isinstance(output, Send):
+        if isinstance(output, SendToPosition):
             queue += [(output.to, reply) for reply in nodes[output.to].receive(sender, output.message)]
         elif isinstance(output, Keep):
             kept.append(output)
     *told, ended = a.lost(C)
     assert isinstance(ended, Stopped)
     assert "the key holder is gone" in ended.reason
-    assert [output.to for output in told if isinstance(output, Send)] == [B, C]
+    assert [output.to for output in told if isinstance(output, SendToPosition)] == [B, C]
     expected = train(people.all[:n], people.labels[:n], plan.batches, np.zeros(31), epochs=2)
     assert a.kept is not None
     assert b.kept is not None
@@ -314,14 +319,14 @@ def test_without_the_key_holder_training_stops_and_the_last_epoch_stays() -> Non
     assert only(b.receive(A, Stop(ended.reason)), Stopped).reason.startswith("A stopped: the key holder")
     assert a.lost(B) == []
     with pytest.raises(InvalidMessage, match="has ended"):
-        a.receive(C, Weights(2, 0, (0.0,) * 11))
+        a.receive(C, OwnWeights(2, 0, (0.0,) * 11))
 
 
 def test_a_node_that_is_gone_stops_the_key_holder() -> None:
     _, _, c, _ = begun()
     outputs = c.lost(B)
     assert "columns of B" in only(outputs, Stopped).reason
-    assert [output.to for output in outputs if isinstance(output, Send)] == [A, B]
+    assert [output.to for output in outputs if isinstance(output, SendToPosition)] == [A, B]
 
 
 def test_a_rate_that_is_too_large_stops_training() -> None:
@@ -332,14 +337,14 @@ def test_a_rate_that_is_too_large_stops_training() -> None:
     assert all("standardise the columns" in reason for reason in reasons)
 
 
-def plain_or_stopped(plan: Plan) -> tuple[KeyHolder, dict[Position, list[Output]]]:
+def plain_or_stopped(plan: RegressionPlan) -> tuple[KeyHolder, dict[Position, list[Output]]]:
     people = breast_cancer()
     n = people.train
     c = KeyHolder(plan, PLAIN)
     return c, run(
         (
-            LabelHolder(plan, people.a[:n], people.labels[:n], OPEN, people.a[n:], people.labels[n:]),
-            FeatureHolder(plan, people.b[:n], OPEN, people.b[n:]),
+            RegressionLabelHolder(plan, people.a[:n], people.labels[:n], OPEN, people.a[n:], people.labels[n:]),
+            RegressionFeatureHolder(plan, people.b[:n], OPEN, people.b[n:]),
             c,
         )
     )
@@ -350,7 +355,7 @@ def test_the_key_holder_sees_divergence_itself() -> None:
     c = KeyHolder(plan, PLAIN)
     c.start()
     sealed = PLAIN.dump(PLAIN.total(PLAIN.encrypt(np.ones(3), 2)))
-    outputs = c.receive(A, Gradients(0, 0, sealed, sealed))
+    outputs = c.receive(A, EncryptedGradients(0, 0, sealed, sealed))
     assert "training diverged" in only(outputs, Stopped).reason
     assert c.theta.tolist() == [0, 0, 0]
 
@@ -384,12 +389,12 @@ def test_gradients_of_small_batches_give_labels_away(batch: int, lowest: float, 
     n = people.train
     run(
         (
-            LabelHolder(plan, people.a[:n], people.labels[:n], OPEN, people.a[n:], people.labels[n:]),
-            FeatureHolder(plan, people.b[:n], OPEN, people.b[n:]),
+            RegressionLabelHolder(plan, people.a[:n], people.labels[:n], OPEN, people.a[n:], people.labels[n:]),
+            RegressionFeatureHolder(plan, people.b[:n], OPEN, people.b[n:]),
             KeyHolder(plan, PLAIN),
         ),
         lambda sender, to, message: (
-            steps.append(np.array(message.theta)) if to is B and isinstance(message, Weights) else None
+            steps.append(np.array(message.theta)) if to is B and isinstance(message, OwnWeights) else None
         ),
     )
     rows, true = people.b[slices(plan.batches)[0]], people.labels[slices(plan.batches)[0]]
@@ -404,8 +409,8 @@ def test_holdout_terms_are_encrypted_too() -> None:
     n, plan = people.train, plan_of(people, epochs=1)
     run(
         (
-            LabelHolder(plan, people.a[:n], people.labels[:n], OPEN, people.a[n:], people.labels[n:]),
-            FeatureHolder(plan, people.b[:n], OPEN, people.b[n:]),
+            RegressionLabelHolder(plan, people.a[:n], people.labels[:n], OPEN, people.a[n:], people.labels[n:]),
+            RegressionFeatureHolder(plan, people.b[:n], OPEN, people.b[n:]),
             KeyHolder(plan, PLAIN),
         ),
         lambda sender, to, message: heard.append((sender, to, message)),

@@ -7,7 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.algorithms.vertical.defences import GradientNoise, GradientRule, OutputNoise, Place, Release, norms_of
+from flnet.algorithms.vertical.defences import (
+    GradientNoise,
+    GradientRule,
+    NoisePlace,
+    OutputNoise,
+    Release,
+    norms_of,
+)
 from flnet.algorithms.vertical.leakage import (
     direction_scores,
     invert_with_examples,
@@ -19,7 +26,7 @@ from flnet.datasets.metrics import auc
 from flnet.params.params import Array
 from tests.algorithms.vertical.networks import normal
 
-PLACE = Place("training", 0, 3)
+PLACE = NoisePlace("training", 0, 3)
 
 
 def rows(seed: int = 0, shape: tuple[int, int] = (400, 6)) -> Array:
@@ -51,7 +58,7 @@ def test_noise_has_the_stated_spread_and_repeats_at_the_same_place() -> None:
     sent = noise.protect(outputs, PLACE)
     assert sent.std() == pytest.approx(0.5, rel=0.02)
     assert (noise.protect(outputs, PLACE) == sent).all()
-    for other in (Place("hold-out", 0, 3), Place("training", 1, 3), Place("training", 0, 4)):
+    for other in (NoisePlace("hold-out", 0, 3), NoisePlace("training", 1, 3), NoisePlace("training", 0, 4)):
         assert (noise.protect(outputs, other) != sent).all()
 
 
@@ -128,7 +135,7 @@ def test_max_norm_hides_norms_and_turns_some_directions() -> None:
 def test_noise_on_gradients_has_the_stated_length_and_no_direction(rule: GradientRule) -> None:
     gradients, _ = binary_gradients()
     noise = GradientNoise(rule, normal(2), 0.5)
-    draws = [noise.protect(gradients, Place("gradient", 0, step)) for step in range(400)]
+    draws = [noise.protect(gradients, NoisePlace("gradient", 0, step)) for step in range(400)]
     longest = norms_of(gradients).max()
     lengths = np.mean([norms_of(draw) ** 2 for draw in draws], axis=0)
     expected = norms_of(gradients) ** 2 + 0.5 * longest**2 if rule == "isotropic" else np.full(2000, longest**2)

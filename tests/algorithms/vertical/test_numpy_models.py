@@ -17,7 +17,7 @@ from flnet.algorithms.vertical.numpy_models import (
     sigmoid,
     yes_or_no_loss,
 )
-from flnet.algorithms.vertical.optimisers import Descent
+from flnet.algorithms.vertical.optimisers import PureDescent
 from flnet.algorithms.wrapper import Descent as InPlace
 from flnet.errors import ParamsRefused
 from flnet.params.params import Array, Params
@@ -101,7 +101,7 @@ def test_the_gradient_is_taken_at_the_weights_of_the_outputs_and_applied_to_the_
 
 @pytest.mark.parametrize("optimiser", ["sgd", "momentum", "adam"])
 def test_steps_are_those_of_the_optimiser_in_place(optimiser: Optimiser) -> None:
-    ours, other = Descent(optimiser, 0.1), InPlace(optimiser, 0.1)
+    ours, other = PureDescent(optimiser, 0.1), InPlace(optimiser, 0.1)
     first = {"w": np.ones(4), "fixed": np.ones(2)}
     weights, in_place = first, {name: np.array(value) for name, value in first.items()}
     for _ in range(5):
@@ -116,7 +116,7 @@ def test_steps_are_those_of_the_optimiser_in_place(optimiser: Optimiser) -> None
 def test_odd_optimisers_and_layers_are_refused() -> None:
     for optimiser, rate in (("rms", 0.1), ("sgd", 0.0), ("sgd", float("nan"))):
         with pytest.raises(ValueError, match="optimiser="):
-            Descent(optimiser, rate)  # type: ignore[arg-type]
+            PureDescent(optimiser, rate)  # type: ignore[arg-type]
     for widths in ((3,), (3, 0)):
         with pytest.raises(ValueError, match="widths="):
             Layers(widths)

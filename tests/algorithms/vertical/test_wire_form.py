@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.algorithms.vertical.holder import Acceptance, Chunk, Kind, Opening, PairKey
+from flnet.algorithms.vertical.holder import Acceptance, AlignmentOpening, Chunk, Kind, PairKey
 from flnet.algorithms.vertical.split_messages import (
     BottomClosed,
     CutGradients,
@@ -27,7 +27,7 @@ HEX = Digest("ab" * 32)
 A, B = PeerId("a"), PeerId("b")
 VALUES = np.array([[0.1, -2.5e-30], [3, 1 / 3]], np.float32)
 MESSAGES: list[Message] = [
-    Opening("s", "a", ("a", "b"), "flnet-psi-1", "flnet-ids-1", "g", 7, 1024),
+    AlignmentOpening("s", "a", ("a", "b"), "flnet-psi-1", "flnet-ids-1", "g", 7, 1024),
     Acceptance("s", "a", 9),
     PairKey("s", "a", bytes(range(32))),
     Chunk("s", "a", Kind.TABLE, 2, 70, bytes(range(64))),
