@@ -65,7 +65,7 @@ class Phase(StrEnum):
     NO_DATA = "NO_DATA"  # it cannot work: nothing to train on, or broken
     IDLE = "IDLE"  # between rounds
     ALIGNING = "ALIGNING"  # a vertical job: holders of columns are asked, and find the rows that all of them have
-    FETCHING = "FETCHING"  # the initiator's model is on its way, or is being compared with the own one
+    FETCHING = "FETCHING"  # the model to go on with is on its way, or is being compared with the own one
     TRAINING = "TRAINING"  # local training runs; updates of faster peers are gathered already
     GATHERING = "GATHERING"  # own word is out; waiting for the peers' updates
     AVERAGING = "AVERAGING"  # the average is being computed

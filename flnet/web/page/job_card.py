@@ -43,7 +43,7 @@ PHASES = {
     Phase.NO_DATA: text("No data"),
     Phase.IDLE: text("Idle"),
     Phase.ALIGNING: text("Aligning rows"),
-    Phase.FETCHING: text("Fetching the start"),
+    Phase.FETCHING: text("Fetching the model"),
     Phase.TRAINING: text("Training"),
     Phase.GATHERING: text("Waiting for updates"),
     Phase.AVERAGING: text("Averaging"),
@@ -51,7 +51,7 @@ PHASES = {
     Phase.EXCHANGING: text("Exchanging models"),
 }
 _SECONDS = {
-    "fetch": text("Fetching the start"),
+    "fetch": text("Fetching the model"),
     "train": text("Local training"),
     "wait": text("Waiting for updates"),
     "average": text("Averaging"),
