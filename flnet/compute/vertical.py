@@ -56,6 +56,7 @@ class VerticalTurn:
     report: Mapping[str, Any] | None = None
     rows: Array | None = None
     alignment: str = ""
+    own: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)
@@ -261,6 +262,7 @@ def _result(turn: HolderTurn) -> VerticalTurn:
         None if turn.report is None else turn.report.as_dict(),
         turn.rows,
         turn.alignment,
+        turn.own,
     )
 
 
@@ -281,7 +283,7 @@ def done(turn: VerticalTurn, session: str) -> VerticalDone:
     )
     rows = None if turn.rows is None else Params({"rows": turn.rows})
     figures = (turn.stage, turn.step, turn.steps, turn.more, turn.bottom)
-    return VerticalDone(session, sent, *figures, turn.params, own, report, rows, turn.alignment)
+    return VerticalDone(session, sent, *figures, turn.params, own, report, rows, turn.alignment, turn.own)
 
 
 def _sent(one: Sent) -> Mapping[str, Any]:

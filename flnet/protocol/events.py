@@ -359,6 +359,8 @@ class VerticalDone(Event):
         own_report: with which the epoch ended here, if this node holds labels.
         report: with which the epoch ended, of one label holder.
         rows: of the alignment, in the turn in which it ended: {"rows": (k,)}.
+        own: accuracy, AUC and loss of this node's own columns alone on the hold-out rows, in the turn in which the
+            epoch ended here, if this node holds features and labels.
     """
 
     session: str
@@ -373,6 +375,7 @@ class VerticalDone(Event):
     report: EpochClosedPart | None = None
     rows: Params | None = None
     alignment: str = ""
+    own: Mapping[str, float] | None = None
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Set
 from typing import Any
 
+from flnet.algorithms.vertical.own_model import gain
 from flnet.errors import (
     BatchRefused,
     InvalidMessage,
@@ -102,7 +103,13 @@ class VerticalJob(BaseJob[VerticalRound]):
         stage = self.round.vertical_view() if self.round else {"stage": "", "step": 0, "steps": 0}
         loss = last.metrics.get("after", {}).get("loss") if last else None
         common = None if models.rows is None else len(models.rows)
-        return {"holders": rows, "common": common, "epochs": models.closed + 1, "loss": loss, **stage}
+        compared = models.compared
+        own = None if compared is None else {"own": compared[1], "gain": gain(*compared)}
+        return {
+            **{"holders": rows, "common": common, "epochs": models.closed + 1, "loss": loss},
+            **stage,
+            **(own or {}),
+        }
 
     # --- events
 

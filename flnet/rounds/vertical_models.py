@@ -31,11 +31,14 @@ class Ended:
         params: of the bottom and top model.
         bottom: digest of the bottom model; None without features.
         report: with which the epoch ended here, if this node holds labels.
+        own: accuracy, AUC and loss of this node's own columns alone after as many epochs, if it holds features and
+            labels.
     """
 
     params: Params = field(default_factory=Params)
     bottom: str | None = None
     report: EpochClosedPart | None = None
+    own: Mapping[str, float] | None = None
 
     def checkpoint(self, epoch: int) -> Checkpoint:
         """What others are told of it."""
@@ -79,6 +82,15 @@ class VerticalModels:
         arrays = {f"{epoch}/{name}": a for epoch, ended in self.ended.items() for name, a in ended.params.items()}
         return Params(arrays if self.rows is None else {**arrays, _ROWS: self.rows})
 
+    @property
+    def compared(self) -> tuple[Mapping[str, float], Mapping[str, float]] | None:
+        """Figures of the newest epoch on hold-out rows: of the joint model, and of the own columns alone."""
+        ended = self.ended.get(self.closed)
+        if ended is None or ended.own is None or ended.report is None or ended.report.score is None:
+            return None
+        score = ended.report.score
+        return {**score.metrics, "accuracy": score.accuracy}, ended.own
+
     def declare(self, ids: str) -> None:
         """The trainer was loaded; with other ids, rows have to be aligned again."""
         if ids != self.ids:
@@ -103,10 +115,18 @@ class VerticalModels:
         self.rows, self.alignment, self.aligned_with = rows, digest, holders
         self._params = None
 
-    def add(self, epoch: int, params: Params, bottom: str | None, report: EpochClosedPart | None) -> None:
+    def add(
+        self,
+        epoch: int,
+        params: Params,
+        bottom: str | None,
+        report: EpochClosedPart | None,
+        own: Mapping[str, float] | None = None,
+    ) -> None:
         """Models became those of the end of an epoch; what is known of it already stays."""
         before = self.ended.get(epoch, Ended())
-        ended = Ended(before.params.merged_with(params), bottom or before.bottom, report or before.report)
+        stated = (bottom or before.bottom, report or before.report, own or before.own)
+        ended = Ended(before.params.merged_with(params), *stated)
         newest = sorted({**self.ended, epoch: ended})[-KEPT:]
         self.ended = {one: ended if one == epoch else self.ended[one] for one in newest}
         self._params = None
@@ -116,7 +136,7 @@ class VerticalModels:
         return {
             "closed": self.closed,
             "ended": [
-                [epoch, ended.bottom, ended.report.as_dict() if ended.report else None]
+                [epoch, ended.bottom, ended.report.as_dict() if ended.report else None, ended.own]
                 for epoch, ended in sorted(self.ended.items())
             ],
             "alignment": self.alignment,
@@ -136,11 +156,12 @@ class VerticalModels:
         if not kept or params is None:
             return cls()
         ended = {}
-        for epoch, bottom, report in kept["ended"]:
+        for epoch, bottom, report, *more in kept["ended"]:  # of an earlier version without the last one
             prefix = f"{int(epoch)}/"
             part = {name.removeprefix(prefix): a for name, a in params.items() if name.startswith(prefix)}
             stated = None if report is None else EpochClosedPart.model_validate(report)
-            ended[int(epoch)] = Ended(Params(part), bottom, stated)
+            own = {str(name): float(value) for name, value in more[0].items()} if more and more[0] else None
+            ended[int(epoch)] = Ended(Params(part), bottom, stated, own)
         rows = np.asarray(params[_ROWS]) if _ROWS in params and kept["alignment"] else None
         holders = {peer: PositionPart.model_validate(position) for peer, position in kept["holders"].items()}
         alignment = ("", ()) if rows is None else (str(kept["alignment"]), tuple(kept["aligned_with"]))

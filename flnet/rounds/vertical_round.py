@@ -391,7 +391,7 @@ class VerticalRound(BaseRound):
             effects += [self._save(), self._tell("rows_aligned", words, rows=count)]
         if event.params is not None:
             epoch = self.begin.closed + 1
-            self._models.add(epoch, event.params, event.bottom, event.own_report)
+            self._models.add(epoch, event.params, event.bottom, event.own_report, event.own)
         if event.report is not None:
             self._note(event)
         if event.params is not None or event.report is not None:
@@ -414,6 +414,9 @@ class VerticalRound(BaseRound):
         if report.score is not None:
             record.post_accuracy = report.score.accuracy
             record.metrics["after"] = {"loss": report.loss, **report.score.metrics}
+        if event.own is not None:
+            own = {f"own_{name}": value for name, value in event.own.items()}
+            record.metrics["after"] = {**record.metrics["after"], **own}
 
     def _close_if_done(self) -> list[Effect]:
         if self.is_over or not self.turn_is_closed or self.links.pending:

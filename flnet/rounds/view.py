@@ -127,6 +127,14 @@ class HolderView(View):
     rows: int = Field(description="number of its rows")
 
 
+class OwnFiguresView(View):
+    """Figures on the hold-out rows of a vertical job, or differences of such figures."""
+
+    accuracy: float | None = None
+    auc: float | None = Field(default=None, description="null where it is not defined, or was not measured")
+    loss: float | None = None
+
+
 class VerticalView(View):
     """The state of a job whose nodes hold different columns of the same rows."""
 
@@ -139,6 +147,14 @@ class VerticalView(View):
     step: int = Field(description="number of batches that are done in the open epoch")
     steps: int = Field(description="number of its batches; 0 if it is not known")
     loss: float | None = Field(description="mean loss of the last epoch on rows that are trained on")
+    own: OwnFiguresView | None = Field(
+        default=None,
+        description="figures of a model of this node's own columns alone, after as many epochs on the same rows; null "
+        "where this node does not hold both features and the label, or nothing was measured",
+    )
+    gain: OwnFiguresView | None = Field(
+        default=None, description="figures of the joint model minus those of the own columns alone; null likewise"
+    )
 
 
 class LittleView(View):

@@ -28,6 +28,7 @@ from flnet.algorithms.vertical.holder import (
     Terms,
 )
 from flnet.algorithms.vertical.holder import Failed as NothingInCommon
+from flnet.algorithms.vertical.own_model import OwnModel
 from flnet.algorithms.vertical.split_messages import Message as SplitMessage
 from flnet.algorithms.vertical.split_messages import Outgoing
 from flnet.algorithms.vertical.split_network import FeatureHolder, LabelHolder, SplitNode
@@ -44,6 +45,8 @@ UNITS = 4  # of alignment work in one turn, a tenth of a second each
 MOST_EARLY = 256  # messages of the split network that wait until the rows are aligned here
 FEWEST_ROWS = 2
 
+OWN = ("own-bottom", "own-top")  # models of the own columns alone, among what is saved
+
 Stage = Literal["aligning", "training", "closing", "closed"]
 
 
@@ -52,7 +55,8 @@ class Saved:
     """What a holder needs to go on from an epoch.
 
     Attributes:
-        params: "bottom/weights/NAME", "bottom/optimiser/NAME", likewise for "top".
+        params: "bottom/weights/NAME", "bottom/optimiser/NAME", likewise for "top"; and for "own-bottom" and "own-top", the
+            models of the own columns alone.
         report: with which the epoch ended at this node; None without labels.
     """
 
@@ -60,7 +64,7 @@ class Saved:
     report: EpochClosedPart | None = None
 
     def state(self, model: str) -> ModelState:
-        """The state of "bottom" or "top"."""
+        """The state of "bottom", "top", "own-bottom" or "own-top"."""
         return ModelState(self._part(f"{model}/weights/"), self._part(f"{model}/optimiser/"))
 
     def _part(self, prefix: str) -> Params:
@@ -95,6 +99,7 @@ class HolderTurn:
         report: when the epoch has ended here: of one label holder.
         rows: (k,) in the turn in which rows were aligned: the own row of each common id.
         alignment: digest of these.
+        own: figures of the own columns alone, in the turn in which the epoch ended at a label holder with features.
     """
 
     sent: Sequence[Sent]
@@ -107,6 +112,7 @@ class HolderTurn:
     report: EpochClosedPart | None = None
     rows: Positions | None = None
     alignment: str = ""
+    own: Mapping[str, float] | None = None
 
 
 class Conversation:
@@ -139,6 +145,7 @@ class Conversation:
         self._trainer, self._saved = trainer, saved
         self._rows, self._alignment = rows, alignment
         self._node: SplitNode | None = None
+        self._own: OwnModel | None = None
         self._work: AlignmentWork | None = None
         self._early: list[SplitMessage] = []
         self._sent: list[Sent] = []
@@ -177,6 +184,7 @@ class Conversation:
         for sender, part, arrays in parts:
             self._take(read(part, arrays, self._session, sender, self._begin.ids))
         self._work_on()
+        self._train_own()
         return self._turn()
 
     # --- the alignment
@@ -233,6 +241,7 @@ class Conversation:
         features = self._feature_holder(plan, rows) if self._me in widths else None
         labels = self._label_holder(plan, rows, batches) if self._me in labelled else None
         self._node = SplitNode(self._me, features, labels)
+        self._own = self._own_model(plan, rows) if features is not None and labels is not None else None
         if features is not None and begin.closed >= 0:
             self._say([one for one in features.resume() if one.to != self._me])
         self._say(self._node.start_epoch())
@@ -271,6 +280,28 @@ class Conversation:
             report = report_in(self._saved.report, self._me)
         return LabelHolder(self._me, plan, labels, top, report=report)
 
+    def _own_model(self, plan: SplitPlan, rows: Positions) -> OwnModel | None:
+        """The model of the own columns alone; None if it was not trained in the epochs before."""
+        trainer, seed, me = self._trainer, self._begin.seed, self._me
+        bottom = trainer.bottom_model(seed_for(seed, f"bottom:{me}"), self._hyper)
+        top = trainer.top_model(plan.widths[me], seed_for(seed, "top"), self._hyper)
+        if bottom is None or top is None:
+            return None
+        if self._begin.closed >= 0:
+            saved = [self._saved.state(model) for model in OWN]
+            if not all(state.weights for state in saved):
+                return None
+            for model, state in zip((bottom, top), saved, strict=True):
+                model.load(state)
+        return OwnModel(me, plan, trainer, rows, bottom, top, self._begin.closed + 1)
+
+    def _train_own(self) -> None:
+        """Let the model of the own columns make the steps that the split network has made."""
+        labels = self._node.labels if self._node is not None else None
+        if self._own is not None and labels is not None:
+            has_ended = labels.closed > self._begin.closed
+            self._own.train_to(self._own.steps if has_ended else labels.progress[0])
+
     def _say(self, outgoing: Iterable[Outgoing]) -> None:
         self._sent += [Sent(one.to, *written(one.message)) for one in outgoing]
 
@@ -280,7 +311,9 @@ class Conversation:
         sent, self._sent = self._sent, []
         if self._node is None:
             return HolderTurn(sent, "aligning", self._arrived, 0, self._work is not None)
-        turn = HolderTurn(sent, *self._stage(), bottom=self._bottom(), saved=self._newly_saved())
+        saved = self._newly_saved()
+        own = self._own.figures() if self._own is not None and saved is not None and saved.report else None
+        turn = HolderTurn(sent, *self._stage(), bottom=self._bottom(), saved=saved, own=own)
         if turn.stage == "closed":
             turn = replace(turn, report=self._report())
         rows, self._ids_before = self._ids_before, (self._rows, self._alignment)
@@ -313,6 +346,9 @@ class Conversation:
             assert labels.report is not None
             arrays |= saved_arrays("top", labels.top.state())
             report = report_part(labels.report)
+            if self._own is not None:
+                for model, state in zip(OWN, (self._own.bottom.state(), self._own.top.state()), strict=True):
+                    arrays |= saved_arrays(model, state)
         return Saved(Params(arrays), report) if arrays else None
 
     def _report(self) -> EpochClosedPart | None:
