@@ -11,7 +11,7 @@ ARGS ?=
 
 help:
 	@echo "make venv    create $(VENV) with all that flnet needs (PYTHON=$(PYTHON))"
-	@echo "make demo    four nodes on this machine that train MNIST (ARGS='--nodes 3 --rounds 2 --exit')"
+	@echo "make demo    four nodes on this machine that train MNIST (ARGS='--nodes 3 --rounds 2 --exit', or '--vertical')"
 	@echo "make quick   the tests that need no network, browser or data set: the ones to run while editing"
 	@echo "make test    lint, types and all tests that CI runs (ARGS='-k settings')"
 	@echo "make long    these, and the tests that take minutes: soak, many schedules, nodes of an earlier version"

@@ -16,9 +16,11 @@ from flnet.cli.client import View
 from flnet.cli.local_mesh import DemoPlan, Interrupted, LocalRun, NodeEnded, interruptible, opened
 from flnet.cli.output import ACCURACY, Metrics, accuracy, chosen_metrics, console, metrics_option, printable, table
 from flnet.cli.progress import RoundFailed, RoundResult, failure, metrics_tables, results_table, summary
+from flnet.cli.vertical_demo import EPOCHS, run_vertical
 from flnet.temporary import temporary_folder
 
 EQUAL = 0.00005  # less is not seen in four digits
+NODES, ROUNDS, TRAINER = 4, 5, "MNIST"  # where nobody says otherwise
 
 
 @dataclass(frozen=True)
@@ -91,9 +93,19 @@ def different_data(together: Mapping[str, View], alone: Mapping[str, View]) -> s
 
 
 @click.command("demo")
-@click.option("--nodes", "count", type=click.IntRange(1, 64), default=4, show_default=True, help="How many nodes.")
-@click.option("--rounds", type=click.IntRange(0, 10_000), default=5, show_default=True, help="How many rounds.")
-@click.option("--trainer", default="MNIST", show_default=True, metavar="ID", help="Trainer to use.")
+@click.option("--nodes", "count", type=click.IntRange(1, 64), show_default=f"{NODES}", help="How many nodes.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(0, 10_000),
+    show_default=f"{ROUNDS}; {EPOCHS} with --vertical",
+    help="How many rounds.",
+)
+@click.option("--trainer", show_default=TRAINER, metavar="ID", help="Trainer to use.")
+@click.option(
+    "--vertical",
+    is_flag=True,
+    help="Three nodes that hold different columns of the same patients; rounds are epochs.",
+)
 @click.option("--exit", "leave", is_flag=True, help="Stop after the last round instead of keeping the pages open.")
 @click.option(
     "--base-port",
@@ -114,9 +126,10 @@ def different_data(together: Mapping[str, View], alone: Mapping[str, View]) -> s
 @metrics_option
 def command(
     *,
-    count: int,
-    rounds: int,
-    trainer: str,
+    count: int | None,
+    rounds: int | None,
+    trainer: str | None,
+    vertical: bool,
     leave: bool,
     base_port: int,
     patience: float,
@@ -132,23 +145,30 @@ def command(
     With --alone the nodes are started again with the same data but without peers. Each trains as many rounds by
     itself, and a table compares the results.
 
+    With --vertical three nodes hold different columns of patients, from data that scikit-learn bundles. They find the
+    patients that all of them have, and train one network. A table compares it with each node's columns alone, and with
+    all columns in one place. The files of the nodes, CSV and TOML, are in the temporary folder.
+
     \b
     Exit codes: 0 all rounds finished, or ended by Ctrl-C; 1 a node, the mesh or a round failed; 2 wrong usage;
     128 + signal when --exit was given and a signal came first.
     """
-    if alone and not rounds:
+    if alone and rounds == 0:
         raise click.UsageError("--alone compares the models after the rounds: --rounds must be 1 or more")
-    out, plan = console(), DemoPlan(trainer, count, rounds, base_port, patience)
+    if vertical and (alone or trainer is not None or count is not None):
+        raise click.UsageError(
+            "--vertical has three nodes and data of its own: leave --nodes, --trainer and --alone away"
+        )
+    out = console()
+    if rounds is None:
+        rounds = EPOCHS if vertical else ROUNDS
     try:
-        with interruptible(), temporary_folder("demo") as folder, ExitStack() as stack:
-            together = stack.enter_context(opened(plan, folder / "together", out))
-            results = _train(together, out, every)
-            if leave:
-                stack.close()  # the lone nodes get their memory
-            if alone:
-                _compare(plan, folder, out, (together.data, results), every)
-            if not leave:
-                together.stay()
+        with interruptible(), temporary_folder("demo") as folder:
+            if vertical:
+                run_vertical(rounds, base_port, patience, folder, out, leave=leave)
+            else:
+                plan = DemoPlan(trainer or TRAINER, count or NODES, rounds, base_port, patience)
+                _run(plan, folder, out, leave=leave, alone=alone, every=every)
     except NodeEnded as exc:
         for line in exc.tail:
             click.echo("    " + line, err=True)
@@ -157,6 +177,19 @@ def command(
         out.print("\nended")
         # Ctrl-C is how a demo ends; only a script that waits for --exit was cut short.
         raise SystemExit(exc.exit_code if leave else 0) from None
+
+
+def _run(plan: DemoPlan, folder: Path, out: Console, *, leave: bool, alone: bool, every: bool) -> None:
+    """Train, compare, and keep the nodes running."""
+    with ExitStack() as stack:
+        together = stack.enter_context(opened(LocalRun, plan, folder / "together", out))
+        results = _train(together, out, every)
+        if leave:
+            stack.close()  # the lone nodes get their memory
+        if alone:
+            _compare(plan, folder, out, (together.data, results), every)
+        if not leave:
+            together.stay()
 
 
 def _train(together: LocalRun, out: Console, every: bool) -> list[RoundResult]:
@@ -182,7 +215,7 @@ def _compare(
     """Train the same nodes without peers, and print the comparison."""
     data, results = together
     out.print()
-    with opened(plan, folder / "alone", out, alone=True) as run:
+    with opened(LocalRun, plan, folder / "alone", out, alone=True) as run:
         lone = run.train()
     if failed := failure(lone):
         raise RoundFailed("alone: " + failed)

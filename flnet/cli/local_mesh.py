@@ -160,7 +160,11 @@ def node_command(settings: Mapping[str, object]) -> list[str]:
 
 @contextmanager
 def local_nodes(
-    trainer: str, ports: Sequence[int], folder: Path, alone: bool = False
+    trainer: str,
+    ports: Sequence[int],
+    folder: Path,
+    alone: bool = False,
+    own_settings: Sequence[Mapping[str, object]] | None = None,
 ) -> Iterator[list[NodeProcess]]:
     """Start one node per port, each with its shard of the data; all are ended at the end.
 
@@ -169,6 +173,7 @@ def local_nodes(
     Args:
         folder: for states and logs; made if it is not there.
         alone: no node is told of another one.
+        own_settings: of each node, by which it finds data of its own; None if they share a data set.
     """
     folder.mkdir(exist_ok=True)
     nodes: list[NodeProcess] = []
@@ -180,9 +185,9 @@ def local_nodes(
                     "node_port": port,
                     "listen_address": HOST,
                     "trainers": trainer,
-                    "data_shard": f"{index + 1}/{len(ports)}",
                     "state_path": folder / name,
                 }
+                settings |= own_settings[index] if own_settings else {"data_shard": f"{index + 1}/{len(ports)}"}
                 if os.environ.get(variable_name("compute_threads")) == "0":
                     settings["compute_threads"] = max(1, processors() // len(ports))
                 if fork_server is not None:
@@ -249,6 +254,7 @@ def _signals(handler: object) -> Iterator[None]:
 
 LOOK_SECONDS = 0.1
 T = TypeVar("T")
+Run = TypeVar("Run", bound="LocalRun")
 
 
 class DemoFailed(click.ClickException):
@@ -262,6 +268,7 @@ class DemoPlan:
     Attributes:
         base_port: the first port to try.
         patience: seconds without any progress after which it is given up.
+        own_settings: of each node, where each has data of its own.
     """
 
     trainer: str
@@ -269,21 +276,24 @@ class DemoPlan:
     rounds: int
     base_port: int
     patience: float
+    own_settings: Sequence[Mapping[str, object]] | None = None
 
 
 @contextmanager
-def opened(plan: DemoPlan, folder: Path, out: Console, alone: bool = False) -> Iterator[LocalRun]:
+def opened(kind: type[Run], plan: DemoPlan, folder: Path, out: Console, alone: bool = False) -> Iterator[Run]:
     """Start the nodes of a plan; they are ended at the end."""
     ports = free_ports(plan.count, plan.base_port)
-    with local_nodes(plan.trainer, ports, folder, alone) as nodes, ExitStack() as stack:
+    with local_nodes(plan.trainer, ports, folder, alone, plan.own_settings) as nodes, ExitStack() as stack:
         clients = {node.id: stack.enter_context(NodeClient(node.address)) for node in nodes}
-        yield LocalRun(out, nodes, clients, plan, alone)
+        yield kind(out, nodes, clients, plan, alone)
 
 
 class LocalRun:
     """One run of a demo, with nodes that are starting.
 
     Attributes:
+        plan: of the demo.
+        clients: by node.
         data: by node, what it trains on, as its job describes it; there after `train`.
     """
 
@@ -297,8 +307,8 @@ class LocalRun:
     ) -> None:
         self._out = out
         self._nodes = nodes
-        self._clients = clients
-        self._plan = plan
+        self.clients = clients
+        self.plan = plan
         self._alone = alone
         self.data: Mapping[str, View] = {}
         self._started = time.monotonic()  # the last node's process has just been started
@@ -310,15 +320,14 @@ class LocalRun:
             DemoFailed, RoundFailed: something does not come, fails, or does not move any more.
             NodeEnded: a node died.
         """
-        how = "again, each without the others and with the same share" if self._alone else "each with its share"
         self._out.print(
-            f"starting {counted(len(self._nodes), 'node')} on this machine, {how} of the data", soft_wrap=True
+            f"starting {counted(len(self._nodes), 'node')} on this machine, {self.how()}", soft_wrap=True
         )
         self._wait_for_nodes()
         if not self._alone:
             self._wait_for_mesh()
         self._wait_for_data()
-        return self._rounds() if self._plan.rounds else []
+        return self._rounds() if self.plan.rounds else []
 
     def stay(self) -> None:
         """Keep the nodes running until a signal arrives.
@@ -353,7 +362,7 @@ class LocalRun:
 
     def _is_up(self, node: NodeProcess) -> bool:
         try:
-            node_id = self._clients[node.id].info().get("iAm", {}).get("id")
+            node_id = self.clients[node.id].info().get("iAm", {}).get("id")
         except (PeerUnreachable, PeerTimeout):
             return False
         except PeerRefused as exc:
@@ -364,10 +373,10 @@ class LocalRun:
 
     def _wait_for_mesh(self) -> None:
         expected = len(self._nodes) - 1
-        known = dict.fromkeys(self._clients, 0)
+        known = dict.fromkeys(self.clients, 0)
 
         def full() -> bool:
-            for name, client in self._clients.items():
+            for name, client in self.clients.items():
                 known[name] = ask(partial(alive_peers, client), known[name])
             return all(count >= expected for count in known.values())
 
@@ -381,56 +390,70 @@ class LocalRun:
         self._out.print("every node loads its framework and its data ...")
 
         def loaded() -> bool:
-            for name, client in self._clients.items():
-                views[name] = ask(partial(client.job, self._plan.trainer), views.get(name, {}))
+            for name, client in self.clients.items():
+                views[name] = ask(partial(client.job, self.plan.trainer), views.get(name, {}))
                 if views[name].get("phase") == "NO_DATA":
                     raise DemoFailed(
-                        f"{name} cannot train {self._plan.trainer}: {printable(views[name].get('error'))}"
+                        f"{name} cannot train {self.plan.trainer}: {printable(views[name].get('error'))}"
                     )
             return all(view.get("phase", "LOADING") != "LOADING" for view in views.values())
 
         self._until(loaded, lambda: "the data are not loaded")
         self.data = {name: view.get("data") or {} for name, view in views.items()}
         if not self._alone:  # the lone nodes have what has been said of the others
-            for line in data_lines(self.data):
+            for line in self.data_lines():
                 self._out.print(line, soft_wrap=True)
 
     def _rounds(self) -> list[RoundResult]:
         results = []
         with open_progress(self._out) as progress:
             follower = Follower(
-                self._clients,
-                self._plan.trainer,
+                self.clients,
+                self.plan.trainer,
                 progress,
-                patience=self._plan.patience,
+                patience=self.plan.patience,
                 check=self._check,
                 tolerant=True,
             )
             first = self._trigger()
-            progress.say(self._asked_words())
-            for result in follower.rounds(first, self._plan.rounds):
+            progress.say(self.asked_words())
+            for result in follower.rounds(first, self.plan.rounds):
                 results.append(result)
-                progress.say(result.lone_words() if self._alone else str(result))
+                progress.say(self.result_words(result))
         return results
 
     def _trigger(self) -> int:
         """Start the rounds at one node of the mesh, or at every lone node; returns the number of the first round."""
         asked = self._nodes if self._alone else self._nodes[:1]
-        firsts = [self._clients[node.id].trigger(self._plan.trainer, self._plan.rounds) for node in asked]
+        firsts = [self.clients[node.id].trigger(self.plan.trainer, self.plan.rounds) for node in asked]
         return firsts[0]
 
-    def _asked_words(self) -> str:
-        rounds = counted(self._plan.rounds, "round")
+    def how(self) -> str:
+        """In which way the nodes are started."""
+        way = "again, each without the others and with the same" if self._alone else "each with its"
+        return f"{way} share of the data"
+
+    def data_lines(self) -> list[str]:
+        """What the nodes train on."""
+        return data_lines(self.data)
+
+    def result_words(self, result: RoundResult) -> str:
+        """A round that is over."""
+        return result.lone_words() if self._alone else str(result)
+
+    def asked_words(self) -> str:
+        """Which nodes were asked for the rounds."""
+        rounds = counted(self.plan.rounds, "round")
         if self._alone:
             return f"every node was asked for {rounds} by itself"
         return f"{self._nodes[0].id} was asked for {rounds}; any other node would do"
 
     def _until(self, done: Callable[[], bool], problem: Callable[[], str]) -> None:
-        deadline = time.monotonic() + self._plan.patience
+        deadline = time.monotonic() + self.plan.patience
         while not done():
             self._check()
             if time.monotonic() > deadline:
-                raise DemoFailed(f"after {self._plan.patience:g} s {problem()}")
+                raise DemoFailed(f"after {self.plan.patience:g} s {problem()}")
             time.sleep(LOOK_SECONDS)
 
 

@@ -31,7 +31,7 @@ from flnet.algorithms.vertical.leakage import (
 from flnet.algorithms.vertical.numpy_models import DenseBottom, DenseTop, Layers
 from flnet.algorithms.vertical.split_messages import CutGradients, CutOutputs, Message, Outgoing
 from flnet.algorithms.vertical.split_network import FeatureHolder, LabelHolder, SplitNode, run_epoch
-from flnet.algorithms.vertical.split_plan import RowNumbers, SplitPlan
+from flnet.algorithms.vertical.split_plan import BatchPlan, PlannedBatch, RowNumbers, SplitPlan
 from flnet.algorithms.vertical.taylor_regression import fixed_batches, signed_labels
 from flnet.datasets.metrics import auc
 from flnet.errors import DataMissing
@@ -135,14 +135,22 @@ class Setup:
     def bottom(self, place: int, columns: int) -> DenseBottom:
         """A new bottom model; `place` is the node's among all feature holders."""
         layers = Layers((columns, *self.hidden, self.cut), relu_at_end=self.relu_at_cut)
-        return DenseBottom(layers, layers.initial(_seed(self.seed, place)), self.optimiser, self.rate)
+        return DenseBottom(layers, layers.initial(self.bottom_seed(place)), self.optimiser, self.rate)
 
     def top_model(self, width: int) -> DenseTop:
         """A new top model; the same for all label holders."""
         layers = Layers((width, *self.top, 1))
-        return DenseTop(layers, layers.initial(_seed(self.seed, 1000)), self.optimiser, self.rate)
+        return DenseTop(layers, layers.initial(self.top_seed()), self.optimiser, self.rate)
 
-    def batches(self, table: Table) -> ShuffledBatches:
+    def bottom_seed(self, place: int) -> int:
+        """The seed of a bottom model's first weights."""
+        return _seed(self.seed, place)
+
+    def top_seed(self) -> int:
+        """The seed of a top model's first weights."""
+        return _seed(self.seed, 1000)
+
+    def batches(self, table: Table) -> BatchPlan:
         """The batches of all epochs."""
         return ShuffledBatches(table.train, table.test, self.batch, self.seed)
 
@@ -312,7 +320,7 @@ class LabelLeak:
 
     def __init__(self, table: Table, setup: Setup) -> None:
         self._labels, self._train, self._plan = table.labels, table.train, setup.batches(table)
-        self._epoch, self._batches = -1, list[ShuffledBatch]()
+        self._epoch, self._batches = -1, list[PlannedBatch]()
         self._sums = np.zeros((len(table.labels), setup.cut))
         self.by_norm: list[float] = []
         self.by_direction: list[float] = []
@@ -322,7 +330,7 @@ class LabelLeak:
         if not isinstance(message, CutGradients):
             return
         if message.epoch != self._epoch:
-            self._epoch, self._batches = message.epoch, self._plan.training(message.epoch)
+            self._epoch, self._batches = message.epoch, list(self._plan.training(message.epoch))
         rows, values = self._batches[message.step].positions, message.values
         self._sums[rows] += values / max(float(norm_scores(values).max()), np.finfo(np.float32).tiny)
         truth = self._labels[rows]

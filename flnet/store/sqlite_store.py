@@ -321,6 +321,26 @@ class DiskStore:
         self._lock.close()
 
 
+def read_job(folder: Path, trainer: TrainerId) -> SavedJob | None:
+    """The last saved state of a job, without a change to the folder: its node may be running.
+
+    Returns:
+        None if nothing is saved. Parameters that the node replaced meanwhile are None.
+
+    Raises:
+        StartError, DamagedDatabase, OSError: the database cannot be read.
+    """
+    files = ModelFiles(folder / MODELS)
+
+    def read(digest: Digest) -> Params | None:
+        with contextlib.suppress(DamagedFile):
+            return files.read(digest)
+        return None
+
+    with contextlib.closing(open_database(folder / DATABASE, read_only=True)) as db:
+        return tables.get_job(db, trainer, read, 0)
+
+
 def _no_start(folder: Path, exc: Exception) -> StartError:
     words = exc.strerror if isinstance(exc, OSError) and exc.strerror else exc
     return StartError(
