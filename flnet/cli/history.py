@@ -14,6 +14,7 @@ import click
 from rich.table import Table
 
 from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
+from flnet.cli.epochs import epochs_table, is_vertical
 from flnet.cli.output import accuracy, print_json, print_table, printable, share, short, table, write_file
 from flnet.errors import LocalError
 from flnet.fingerprints import check_key
@@ -52,12 +53,13 @@ def command(
             _write(node, trainer, form, last, output, force)
             return
         records = node.history(trainer, last if last or as_json else SHOWN)
+        shows_epochs = not as_json and bool(records) and is_vertical(node.job(trainer))
     if as_json:
         print_json(records)
     elif not records:
         click.echo(f"{printable(trainer)}: no rounds yet")
     else:
-        print_table(history_table(records))
+        print_table(epochs_table(records) if shows_epochs else history_table(records))
         for record in records:
             for line in reasons(record):
                 click.echo(line)

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
+from flnet.cli.epochs import is_vertical
 from flnet.cli.output import accuracy, print_json, print_table, printable, short, table, write_file
 
 BEFORE = (
@@ -51,9 +52,13 @@ def command(
             node.unpin(trainer, unpin)
         elif restore is not None:
             node.restore(trainer, restore)
-        models = node.models(trainer)
+        models, job = node.models(trainer), node.job(trainer)
     if as_json:
         print_json(models)
+    elif is_vertical(job):
+        click.echo(
+            f"{printable(trainer)}: each node keeps its own part of the model, and no other one can have it"
+        )
     else:
         _print(models)
 

@@ -16,6 +16,7 @@ from rich.live import Live
 from rich.table import Table
 
 from flnet.cli.client import NodeClient, View
+from flnet.cli.epochs import is_vertical, stage_words
 from flnet.cli.output import (
     FEW,
     Metrics,
@@ -308,6 +309,8 @@ def fingerprint(views: Views) -> object:
 
 def _words(view: View) -> str:
     phase = printable(view.get("phase")).lower()
+    if is_vertical(view):
+        return stage_words(view["vertical"]) or phase
     if phase == "training" and view.get("progress"):
         return f"{phase} {_batches(view)}"
     if phase == "gathering":
@@ -328,6 +331,8 @@ def _batches(view: View) -> str:
 
 def _bar(view: View) -> str:
     progress = view.get("progress")
+    if is_vertical(view):
+        return stage_words(view["vertical"])
     if not progress or not progress.get("total"):
         return ""
     filled = min(BAR_CELLS, BAR_CELLS * int(progress["done"]) // int(progress["total"]))

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from flnet.aggregation.naming import rule_text
 from flnet.cli.client import NodeClient, View, node_option
+from flnet.cli.epochs import is_vertical, vertical_lines
 from flnet.cli.output import (
     accuracy,
     counted,
@@ -58,19 +59,26 @@ def command(address: str, as_json: bool, every: bool) -> None:
     jobs = info.get("jobsInfo", [])
     print_table(jobs_table(jobs))
     for line in (
+        *vertical_lines(jobs),
         *version_lines(jobs),
         *plan_lines(jobs),
         *merging_lines(jobs, 1 + here.count("alive")),
         *differing_lines(jobs),
-        *figure_lines(jobs, every),
+        *figure_lines([job for job in jobs if not is_vertical(job)], every),
     ):
         click.echo(line)
 
 
 def _with_own(info: View, jobs: list[View]) -> View:
-    """The node's GET /info, with what peers do not see: whose updates have a low weight, and who cannot train with it."""
+    """The node's GET /info, with what peers do not see: whose updates have a low weight, who cannot train with it, and
+    all figures of vertical jobs.
+    """
     own = {
-        job.get("trainer_id"): {name: job.get(name, []) for name in ("counts_little", "differs")} for job in jobs
+        job.get("trainer_id"): {
+            **{name: job.get(name, []) for name in ("counts_little", "differs")},
+            **({"vertical": job["vertical"]} if is_vertical(job) else {}),
+        }
+        for job in jobs
     }
     views = [{**job, **own.get(job.get("trainer_id"), {})} for job in info.get("jobsInfo", [])]
     return {**info, "jobsInfo": views}

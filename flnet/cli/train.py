@@ -8,6 +8,7 @@ import click
 
 from flnet.aggregation.naming import rule_text
 from flnet.cli.client import NodeClient, View, node_option
+from flnet.cli.epochs import NEWEST, EpochResult, epochs_from, epochs_table, is_vertical, shortfall, vertical_lines
 from flnet.cli.output import console, metrics_option, next_line, print_json, print_table, printable, table
 from flnet.cli.progress import (
     Follower,
@@ -89,6 +90,9 @@ def command(
         if not wait:
             _say_started(trainer, first, most, until, as_json, is_loading=begun.get("phase") == "LOADING")
             return
+        if is_vertical(begun):
+            _see_epochs(node, trainer, first, most, as_json)
+            return
         results = _see_through(node, trainer, first, most, until is not None, as_json)
         job = node.job(trainer)
         goal = job.get("goal") if until else None
@@ -169,6 +173,31 @@ def _see_through(
     return results
 
 
+def _see_epochs(node: NodeClient, trainer: str, first: int, count: int, as_json: bool) -> None:
+    """Wait for the epochs of a vertical job, and show them.
+
+    Raises:
+        RoundFailed: fewer were trained.
+    """
+    name = str(node.info().get("iAm", {}).get("id", node.address))
+    results: list[EpochResult] = []
+    with open_progress(console(stderr=as_json)) as progress:
+        for result in epochs_from(node, trainer, first, count, lambda job: progress.show({name: job})):
+            results.append(result)
+            progress.say(str(result))
+    job = node.job(trainer)
+    if as_json:
+        print_json([result.fields() for result in results])
+    elif results:
+        print_table(
+            epochs_table([record for record in node.history(trainer, last=NEWEST) if record["round"] >= first])
+        )
+        for line in vertical_lines([job]):
+            click.echo(line)
+    if missing := shortfall(results, count, job):
+        raise RoundFailed(missing)
+
+
 KINDS: dict[str, type[int] | type[float] | type[str]] = {"e": int, "u": float, "b": int, "aggregation": str}
 MEANING = {"e": "local epochs", "u": "learning rate", "b": "batch size"}
 
@@ -201,8 +230,9 @@ def params_command(trainer: str, changes: tuple[str, ...], address: str, as_json
         click.echo(f"{printable(trainer)} has none yet: {printable(job.get('error') or 'it is still loading')}")
         return
     shown = table("", "value", "meaning")
-    for name, meaning in MEANING.items():
-        shown.add_row(name, printable(hyper.get(name)), meaning)
+    names = [name for name in MEANING if name != "e" or not is_vertical(job)]  # there, a round is one epoch
+    for name in names:
+        shown.add_row(name, printable(hyper.get(name)), MEANING[name])
     if job.get("merging_rule"):
         rule = str(job["merging_rule"])
         means = rule_text(rule)
@@ -212,7 +242,7 @@ def params_command(trainer: str, changes: tuple[str, ...], address: str, as_json
         shown.add_row("aggregation", printable(rule), meaning)
     print_table(shown)
     if (of_round := job.get("round_hyper")) and of_round != hyper:
-        values = ", ".join(f"{name}={printable(of_round.get(name))}" for name in MEANING)
+        values = ", ".join(f"{name}={printable(of_round.get(name))}" for name in names)
         click.echo(f"round {printable(job.get('current_round'))} has {values}")
 
 

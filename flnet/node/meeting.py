@@ -17,7 +17,6 @@ from flnet.node.interface import PeerInfo, View
 from flnet.node.peer_infos import PeerInfos
 from flnet.params.params import Digest, TrainerId
 from flnet.rounds.base import AnyJob
-from flnet.rounds.compatibility import obstacles
 from flnet.rounds.steps import Phase
 from flnet.rounds.view import DiffersView
 from flnet.text import text
@@ -93,7 +92,8 @@ class MeetingChecks:
 
     def _compare(self, trainer: TrainerId, job: AnyJob) -> None:
         known = {peer: stated[trainer] for peer, stated in self._stated.items() if trainer in stated}
-        found = {peer: words for peer, theirs in known.items() if (words := _obstacles(job, theirs))}
+        words_of = {peer: job.obstacles_with(theirs.agreement, theirs.schema) for peer, theirs in known.items()}
+        found = {peer: words for peer, words in words_of.items() if words}
         before, self._differs[trainer] = self._differs.get(trainer, {}), found
         label = job.settings.declaration.label if job.settings.declaration else trainer
         for peer, words in found.items():
@@ -103,8 +103,3 @@ class MeetingChecks:
         for peer in sorted((before.keys() - found.keys()) & known.keys()):
             told = text("{peer} and this node can train {label} together now", peer, label)
             self._tell("differs_no_longer", told, trainer, {"peer": peer})
-
-
-def _obstacles(job: AnyJob, theirs: Stated) -> str:
-    model = job.held.model
-    return obstacles(job.settings, theirs.agreement, model.schema.digest, theirs.schema) if model else ""

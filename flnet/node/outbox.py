@@ -360,7 +360,8 @@ class Outbox:
             return
         if not self._members.settled(peer):  # else it tells nothing new
             self._deliver(None, ContactMade(peer))
-        if packet.params is not None and reply.status < BAD_REQUEST:
+        is_counted = packet.params is not None or isinstance(message, VerticalMessage)
+        if is_counted and reply.status < BAD_REQUEST:
             self._traffic.sent(owner, key, len(body))
         if event := await self._outcome(peer, message, key, reply):
             self._deliver(owner, event)

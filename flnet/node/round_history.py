@@ -25,19 +25,21 @@ from flnet.protocol.messages import LAST_ROUND
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.history import HELD_ROUNDS
 from flnet.rounds.steps import Phase
+from flnet.rounds.vertical_job import VerticalJob
 from flnet.rounds.view import JobView
 from flnet.store.base import FIRST, Store
 from flnet.wire.transport import Transport
 
 MOST_ROUNDS = 2 * HELD_ROUNDS  # of each job; peers may name rounds that never come
 V = TypeVar("V")
+VERTICAL_PARTS = {Phase.ALIGNING: "align", Phase.TRAINING: "train"}
 PARTS = {
     Phase.FETCHING: "fetch",
     Phase.GATHERING: "wait",
     Phase.MEASURING: "measure",
     Phase.EXCHANGING: "exchange",
 }
-ROUND_PARTS = ("fetch", "train", "wait", "average", "measure", "exchange")  # in the order of a round
+ROUND_PARTS = ("align", "fetch", "train", "wait", "average", "measure", "exchange")  # in the order of a round
 NOTHING: Mapping[str, int] = {"sent": 0, "received": 0}
 PAGE_ROUNDS = 100  # records that a reader of a whole history makes this node hold at once
 PEER_ROUNDS = 100  # of one peer, the newest
@@ -95,40 +97,68 @@ class Stopwatch:
         self._spells: dict[TrainerId, _PhaseSpan] = {}
         self._seconds = PerRound[dict[str, float]](dict)
 
-    def note(self, trainer: TrainerId, key: RoundKey | None, phase: Phase) -> None:
-        """Note the phase of a job after an event; the same phase again changes nothing."""
+    def note(
+        self, trainer: TrainerId, key: RoundKey | None, phase: Phase, parts: Mapping[Phase, str] = PARTS
+    ) -> None:
+        """Note the phase of a job after an event; the same phase again changes nothing.
+
+        Args:
+            parts: names of the phases that are measured here.
+        """
         spell = self._spells.get(trainer)
         if spell is not None and (spell.key, spell.phase) == (key, phase):
             return
         now = self._now()
         self._spells[trainer] = _PhaseSpan(key, phase, now)
-        if spell is None or spell.key is None or spell.phase not in PARTS:
+        if spell is None or spell.key is None or spell.phase not in parts:
             return
-        seconds, part = self._seconds.of(trainer, spell.key), PARTS[spell.phase]
+        seconds, part = self._seconds.of(trainer, spell.key), parts[spell.phase]
         seconds[part] = seconds.get(part, 0.0) + now - spell.since
 
     def seconds(self, trainer: TrainerId, key: RoundKey) -> Mapping[str, float]:
-        """Seconds of a round's parts: fetch, wait, measure, exchange, as far as they happened."""
+        """Seconds of a round's parts, as far as they happened: fetch, wait, measure, exchange; align and train of
+        vertical jobs.
+        """
         return self._seconds.find(trainer, key) or {}
 
 
 class Traffic:
-    """Adds up the bodies with parameters that went out and came in, round by round."""
+    """Adds up the bodies with parameters that went out and came in, round by round, and of each job.
+
+    A body counts with the bytes that it has on the way, without headers, TLS and the answer to it: one that goes out
+    when it is answered without a refusal, one that comes in when it is taken. Of vertical jobs, all messages count.
+    The sums of jobs are those since the node was started.
+    """
 
     def __init__(self) -> None:
         self._rounds = PerRound[dict[str, int]](lambda: dict(NOTHING))
+        self._jobs: dict[TrainerId, dict[str, int]] = {}
 
     def sent(self, trainer: TrainerId, key: RoundKey, nbytes: int) -> None:
         """A body of this round went out."""
-        self._rounds.of(trainer, key)["sent"] += nbytes
+        self._count(trainer, key, "sent", nbytes)
 
     def received(self, trainer: TrainerId, key: RoundKey, nbytes: int) -> None:
         """A body of this round came in, or the part of it that did."""
-        self._rounds.of(trainer, key)["received"] += nbytes
+        self._count(trainer, key, "received", nbytes)
+
+    def recall(self, trainer: TrainerId, key: RoundKey, moved: Mapping[str, int]) -> None:
+        """An earlier run of the node has counted this in a round."""
+        counted = self._rounds.of(trainer, key)
+        for way in NOTHING:
+            counted[way] += moved[way]
 
     def view(self, trainer: TrainerId, key: RoundKey) -> Mapping[str, int]:
         """{sent, received}, in bytes."""
         return dict(self._rounds.find(trainer, key) or NOTHING)
+
+    def of_job(self, trainer: TrainerId) -> Mapping[str, int]:
+        """{sent, received} of a job since the node was started, in bytes."""
+        return dict(self._jobs.get(trainer, NOTHING))
+
+    def _count(self, trainer: TrainerId, key: RoundKey, way: str, nbytes: int) -> None:
+        self._rounds.of(trainer, key)[way] += nbytes
+        self._jobs.setdefault(trainer, dict(NOTHING))[way] += nbytes
 
 
 class RoundHistory:
@@ -144,7 +174,8 @@ class RoundHistory:
     def note(self, owner: TrainerId | None, event: Event) -> None:
         """Note the phases of all jobs after the core handled an event."""
         for trainer, job in self._core.jobs.items():
-            self._stopwatch.note(trainer, job.key, job.phase)
+            parts = VERTICAL_PARTS if isinstance(job, VerticalJob) else PARTS
+            self._stopwatch.note(trainer, job.key, job.phase, parts)
         if owner is not None and isinstance(event, Restored):
             for record in event.records:
                 self._recall(owner, record)
@@ -202,8 +233,7 @@ class RoundHistory:
     def _recall(self, trainer: TrainerId, record: View) -> None:
         with contextlib.suppress(AttributeError, KeyError, TypeError):  # the job says so when records are damaged
             key, moved = _key(record), {**NOTHING, **record.get("bytes", {})}
-            self.traffic.sent(trainer, key, moved["sent"])
-            self.traffic.received(trainer, key, moved["received"])
+            self.traffic.recall(trainer, key, moved)
 
     def _measured(self, item: Owned) -> Owned:
         if item.owner is None or not isinstance(item.effect, Save) or not item.effect.records:

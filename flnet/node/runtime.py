@@ -40,6 +40,7 @@ from flnet.params.params import Digest, PeerId, TrainerId
 from flnet.protocol.events import Event, Leaving, MeshStarted, PeerForgotten
 from flnet.protocol.messages import JobMessage, Packet, Peer
 from flnet.protocol.updates import RoundKey
+from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.steps import Phase
 from flnet.rounds.view import JobView, ProgressView, ScheduleView
 from flnet.security.signing import RequestVerifier
@@ -270,8 +271,10 @@ class NodeRuntime:
         job = self.core.job(trainer)
         progress = self._progress.get(trainer) if job.phase is Phase.TRAINING else None
         schedule = ScheduleView.model_validate(self.schedules.view(trainer))
-        differs = self._meeting.differs(trainer)
-        return job.view().model_copy(update={"schedule": schedule, "progress": progress, "differs": differs})
+        differs, view = self._meeting.differs(trainer), job.view()
+        vertical = view.vertical and view.vertical.model_copy(update=self.traffic.of_job(trainer))
+        update = {"schedule": schedule, "progress": progress, "differs": differs, "vertical": vertical}
+        return view.model_copy(update=update)
 
     async def restore(self, trainer: TrainerId, digest: str) -> JobView:
         """Restore a model that is kept."""
@@ -327,7 +330,8 @@ class NodeRuntime:
         if answer is not None and self.checks.claims is not None:
             answer = Packet(self.checks.claims.signed(answer.message), answer.params)
         message = packet.message
-        if packet.params is not None and isinstance(message, JobMessage):
+        is_counted = packet.params is not None or isinstance(message, VerticalMessage)
+        if is_counted and isinstance(message, JobMessage):
             key = RoundKey(message.round, PeerId(message.initiator or message.sender))
             self.traffic.received(message.trainer, key, nbytes)
         return answer

@@ -23,7 +23,7 @@ from flnet.errors import (
     ParamsRefused,
     PeerError,
 )
-from flnet.params.params import Params, PeerId
+from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import (
     Answer,
     Effect,
@@ -55,6 +55,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import HyperParams, Triggered
 from flnet.protocol.updates import RoundKey
+from flnet.rounds.compatibility import obstacles
 from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.memory_agreement import MemoryAgreement
@@ -408,6 +409,16 @@ class BaseJob(ABC, Generic[R_co]):
     def _view_of_holders(self) -> Mapping[str, Any] | None:
         """Who holds which columns; None where all nodes hold the same ones."""
         return None
+
+    def obstacles_with(self, theirs: Mapping[str, str], schema: Digest | None) -> str:
+        """What differs so that this node cannot train with a peer; empty if it can.
+
+        Args:
+            theirs: the agreement that the peer states.
+            schema: digest of the schema of its model; None if it states none.
+        """
+        model = self.held.model
+        return obstacles(self.settings, theirs, model.schema.digest, schema) if model else ""
 
     def records(self) -> Sequence[Mapping[str, Any]]:
         """The records of the newest HELD_ROUNDS rounds that are over, oldest first."""

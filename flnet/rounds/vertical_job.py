@@ -19,6 +19,7 @@ from flnet.errors import (
     ParamsRefused,
     RoundAhead,
 )
+from flnet.params.params import Digest
 from flnet.protocol.effects import Answer, Effect
 from flnet.protocol.events import (
     Averaged,
@@ -31,6 +32,7 @@ from flnet.protocol.events import (
     Event,
     Fetched,
     FetchFailed,
+    HyperParamsEdited,
     PeerLost,
     PeerSeen,
     Restored,
@@ -56,7 +58,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import LAST_ROUND, Triggered
 from flnet.protocol.updates import RoundKey
-from flnet.protocol.vertical import AbandonPart, OfferPart, VerticalReply
+from flnet.protocol.vertical import AbandonPart, OfferPart, PositionPart, VerticalReply
 from flnet.rounds.base import BaseJob
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.numbering import ERA, LEAP
@@ -65,6 +67,7 @@ from flnet.rounds.steps import VERTICAL, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.rounds.vertical_models import VerticalModels
 from flnet.rounds.vertical_round import VerticalRound
+from flnet.rounds.view import JobView
 from flnet.text import text
 
 HERE = text("nodes hold different columns of the same rows in this job; there are no updates to average")
@@ -89,7 +92,7 @@ class VerticalJob(BaseJob[VerticalRound]):
 
     def _view_of_holders(self) -> Mapping[str, Any]:
         """What each holder has, and how far the open epoch is."""
-        models, last = self.models, self.history.last
+        models, last = self.models, self._last_epoch
         rows = [
             {
                 "peer": peer,
@@ -98,18 +101,46 @@ class VerticalJob(BaseJob[VerticalRound]):
                 "has_label": position.has_label,
                 "rows": position.rows,
             }
-            for peer, position in sorted(models.holders.items())
+            for peer, position in sorted((models.holders or self._own_position()).items())
         ]
         stage = self.round.vertical_view() if self.round else {"stage": "", "step": 0, "steps": 0}
-        loss = last.metrics.get("after", {}).get("loss") if last else None
+        figures = last.metrics["after"] if last else {}
         common = None if models.rows is None else len(models.rows)
         compared = models.compared
-        own = None if compared is None else {"own": compared[1], "gain": gain(*compared)}
+        own = {} if compared is None else {"own": compared[1], "gain": gain(*compared)}
         return {
-            **{"holders": rows, "common": common, "epochs": models.closed + 1, "loss": loss},
+            "holders": rows,
+            "common": common,
+            "epochs": models.closed + 1,
+            "loss": figures.get("loss"),
+            "accuracy": last.post_accuracy if last else None,
+            "auc": figures.get("auc"),
             **stage,
-            **(own or {}),
+            **own,
         }
+
+    @property
+    def _last_epoch(self) -> RoundRecord | None:
+        """The record of the newest epoch that has ended."""
+        return next((record for record in reversed(self.history.records) if record.contributors), None)
+
+    def _own_position(self) -> Mapping[str, PositionPart]:
+        """What this node holds, before others have been asked; empty as long as it is not known."""
+        declared = self.settings.declaration
+        if declared is None:
+            return {}
+        stated = {name: value for name, value in declared.offers["vertical"].items() if name != "ids"}
+        return {self.settings.my_id: PositionPart(**stated, number=self.number)}
+
+    def view(self) -> JobView:
+        """The job as people see it, without what is compared or averaged elsewhere: here, each node has its part."""
+        is_loaded = self.settings.declaration is not None
+        left_out = {"merging_rule": "", "rule_needs": 1, "digest": None, "schema_digest": None}
+        return super().view().model_copy(update={**left_out, "agreement": {} if is_loaded else None})
+
+    def obstacles_with(self, theirs: Mapping[str, str], schema: Digest | None) -> str:
+        """Nothing needs to be equal: what holders need of each other is checked when an epoch begins."""
+        return ""
 
     # --- events
 
@@ -163,6 +194,22 @@ class VerticalJob(BaseJob[VerticalRound]):
         if self.held.model is not None and self.held.current.private is not self.models.params:
             self.held.learn(self.models.params)
         return {**super()._figures(), "vertical": self.models.kept()}
+
+    def _edited(self, event: HyperParamsEdited) -> list[Effect]:
+        """Change learning rate or batch size.
+
+        Raises:
+            InvalidMessage: several epochs in a round, or an aggregation rule, were asked for.
+        """
+        if event.merging:
+            raise InvalidMessage(
+                text("this job has no aggregation rule: each node trains its own part of the model")
+            )
+        if event.changes.get("e", 1) != 1:
+            raise InvalidMessage(
+                text("a round of this job is one epoch; ask for {count} rounds instead", event.changes["e"])
+            )
+        return super()._edited(event)
 
     # --- an epoch begins
 

@@ -271,7 +271,7 @@ class VerticalRound(BaseRound):
             case OfferPart() | BeginPart() | AlivePart():
                 return []
             case AbandonPart(reason=reason, again=again):
-                return self._end(text("abandoned: {reason}", reason), again=again)
+                return self._end(text("abandoned: {reason}", reason), again=again, error=reason)
         self._inbox.append((event.peer, part, arrays))
         return []
 
@@ -282,7 +282,7 @@ class VerticalRound(BaseRound):
             return []
         if self.begin is None and event.peer != self.key.initiator and event.peer not in self._asked:
             return []
-        return self._end(text("abandoned: {reason}", part.reason), again=part.again)
+        return self._end(text("abandoned: {reason}", part.reason), again=part.again, error=part.reason)
 
     # --- who takes part
 

@@ -19,9 +19,12 @@ from flnet.text import Words, one_line
 
 MAX_WORDS = 500  # characters of a text that a peer claims
 MAX_ENTRIES = 256  # of a list or mapping that it claims
-MAX_DEPTH = 4  # of lists and mappings within each other
+MAX_DEPTH = 5  # of lists and mappings within each other
 MAX_NUMBER = 10**15
-_NOT_FOR_PEERS = frozenset({"finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"})
+_NOT_FOR_PEERS: Mapping[str, bool | set[str]] = {
+    **dict.fromkeys(("finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"), True),
+    "vertical": {"own", "gain", "warnings", "sent", "received"},
+}
 
 _AGREEMENT = TypeAdapter[Mapping[str, str] | None](Agreement | None)
 
@@ -146,15 +149,29 @@ class VerticalView(View):
     )
     step: int = Field(description="number of batches that are done in the open epoch")
     steps: int = Field(description="number of its batches; 0 if it is not known")
-    loss: float | None = Field(description="mean loss of the last epoch on rows that are trained on")
+    loss: float | None = Field(
+        description="loss of the newest epoch that has ended, on hold-out rows if it is told"
+    )
+    accuracy: Unit | None = Field(default=None, description="accuracy of that epoch on hold-out rows")
+    auc: Unit | None = Field(default=None, description="AUC of that epoch on hold-out rows, where it is defined")
     own: OwnFiguresView | None = Field(
         default=None,
         description="figures of a model of this node's own columns alone, after as many epochs on the same rows; null "
-        "where this node does not hold both features and the label, or nothing was measured",
+        "where this node does not hold both features and the label, or nothing was measured; not in GET /info",
     )
     gain: OwnFiguresView | None = Field(
-        default=None, description="figures of the joint model minus those of the own columns alone; null likewise"
+        default=None,
+        description="figures of the joint model minus those of the own columns alone; null likewise; not in GET /info",
     )
+    warnings: list[Words] = Field(
+        default=[], description="what a person should know before using the model; not in GET /info"
+    )
+    sent: int = Field(
+        default=0,
+        description="bytes of the messages of this job that were delivered since the node was started; not in "
+        "GET /info",
+    )
+    received: int = Field(default=0, description="bytes of its messages that arrived since then; not in GET /info")
 
 
 class LittleView(View):
@@ -288,7 +305,7 @@ class JobView(View):
 
     def for_peers(self) -> Mapping[str, Any]:
         """The fields as JSON-ready data for peers, without long ones and those about single classes of the data."""
-        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=set(_NOT_FOR_PEERS))
+        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=_NOT_FOR_PEERS)
 
     @classmethod
     def claimed(cls, claim: object) -> JobView:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from flnet.errors import InvalidMessage
+from flnet.node.interface import EditHyperParams
 from flnet.params.params import Params
 from tests.algorithms.vertical.holders import People, trained_alone
-from tests.node.mesh import Linear, trigger, until
+from tests.node.mesh import Linear, has_said_all, trigger, until
 from tests.node.vertical_mesh import T, job_of, vertical_mesh
 
 
@@ -49,6 +53,71 @@ async def test_three_nodes_align_their_rows_and_train_as_one_network(wire: str) 
                 f"epoch {epoch} of the models has ended" for epoch in range(3)
             ]
             assert [record["contributors"] for record in records] == [["a", "b", "c"]] * 3
+
+
+async def test_each_holder_shows_what_it_has_before_it_is_asked_and_nothing_that_is_averaged_or_compared() -> None:
+    people = People()
+    async with vertical_mesh(people) as mesh:
+        views = {name: node.job(T) for name, node in mesh.nodes.items()}
+        held = {name: view.vertical.holders for name, view in views.items() if view.vertical}
+        assert [(holders[0].peer, holders[0].columns, len(holders)) for holders in held.values()] == [
+            ("a", 2, 1),
+            ("b", 3, 1),
+        ]
+        await trigger(mesh.nodes["a"])
+        await until(lambda: all(job_of(n).models.closed == 0 and not job_of(n).busy for n in mesh.nodes.values()))
+        for node in mesh.nodes.values():
+            view, report = node.job(T), job_of(mesh.nodes["b"]).models.ended[0].report
+            assert (view.merging_rule, view.digest, view.schema_digest, view.agreement) == ("", None, None, {})
+            assert view.vertical is not None
+            assert report is not None
+            assert report.score is not None
+            figures = (view.vertical.loss, view.vertical.accuracy, view.vertical.auc)
+            assert figures == (
+                report.score.metrics["loss"],
+                report.score.accuracy,
+                report.score.metrics["auc"],
+            )
+
+
+async def test_another_aggregation_rule_of_a_node_keeps_nobody_from_training_together() -> None:
+    people = People()
+    async with vertical_mesh(people) as mesh:
+        job, before = job_of(mesh.nodes["a"]), job_of(mesh.nodes["b"]).settings
+        assert job.obstacles_with({**before.stated, "aggregation": "median"}, None) == ""
+
+
+async def test_bytes_of_messages_and_seconds_of_epochs_are_counted() -> None:
+    people = People()
+    async with vertical_mesh(people) as mesh:
+        await trigger(mesh.nodes["a"], 2)
+        await until(lambda: all(job_of(n).models.closed == 1 and not job_of(n).busy for n in mesh.nodes.values()))
+        await until(lambda: all(has_said_all(node) for node in mesh.nodes.values()))
+        moved = {}
+        for name, node in mesh.nodes.items():
+            view, records = node.job(T).vertical, node.history(T)
+            assert view is not None
+            moved[name] = (view.sent, view.received)
+            assert sum(record["bytes"]["sent"] for record in records) == view.sent
+            assert sum(record["bytes"]["received"] for record in records) == view.received
+            assert [set(record["seconds"]) for record in records] == [{"align", "train"}] * 2
+        assert moved["a"] == moved["b"][::-1]
+        outputs = 2 * 48 * 3 * 4  # of two epochs: 48 rows are trained on, three outputs in float32
+        assert moved["a"][0] > outputs
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"e": 3}, "a round of this job is one epoch"), ({"aggregation": "median"}, "has no aggregation rule")],
+)
+async def test_what_has_no_meaning_here_cannot_be_changed(changes: dict[str, Any], words: str) -> None:
+    async with vertical_mesh(People()) as mesh:
+        node = mesh.nodes["a"]
+        with pytest.raises(InvalidMessage, match=words):
+            await node.edit_hyper_params(T, EditHyperParams.model_validate(changes))
+        view = await node.edit_hyper_params(T, EditHyperParams.model_validate({"u": 0.25}))
+        assert view.hyper is not None
+        assert (view.hyper.e, view.hyper.u) == (1, 0.25)
 
 
 async def test_no_peer_can_download_a_model_of_a_holder() -> None:

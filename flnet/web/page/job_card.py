@@ -30,6 +30,7 @@ from flnet.web.charts import (
     spark_path,
 )
 from flnet.web.formatting import NONE, accuracy, count, one_line, seconds_words, size_words
+from flnet.web.page.vertical_card import VerticalCard, vertical_card
 from flnet.web.page.weights import LeaveOneOutTable, WeightsView, weights_view
 from flnet.web.translation import Translate
 
@@ -51,6 +52,7 @@ PHASES = {
     Phase.EXCHANGING: text("Exchanging models"),
 }
 _SECONDS = {
+    "align": text("Asking and aligning rows"),
     "fetch": text("Fetching the model"),
     "train": text("Local training"),
     "wait": text("Waiting for updates"),
@@ -113,6 +115,7 @@ class Card:
         data: where the data is from and how much it is.
         classes: for each split its name and the rows of each class.
         figures: further figures of the trainer, name and value; after averaging, or before it as long as that is all.
+        vertical: what only a job of nodes with different columns has; None for others.
     """
 
     job: JobView
@@ -138,6 +141,7 @@ class Card:
     classes: tuple[tuple[str, str], ...]
     figures: tuple[tuple[str, str], ...]
     figures_after: bool
+    vertical: VerticalCard | None
 
 
 def jobs_of_peers(infos: Sequence[PeerInfo]) -> list[PeerJob]:
@@ -171,9 +175,8 @@ def card_of(
     """
     others = tuple(other for other in elsewhere if same_job(job, other.job))
     after = points_of(history, AFTER)
-    own = [ChartSeries(t("{node}, after", node=node), after)]
-    own += [ChartSeries(t("{node}, before", node=node), points_of(history, BEFORE))]
-    theirs = [ChartSeries(peer, tuple(points)) for peer, points in peer_rounds.items()][: MAX_LINES - 2]
+    vertical = vertical_card(node, job, {other.node: other.job for other in others}, history, t)
+    lines = _vertical_lines(history, t) if vertical else _lines(node, history, peer_rounds, t)
     last: View = history[-1] if history else {}
     figures, figures_after = _further_figures(job.metrics)
     return Card(
@@ -187,7 +190,7 @@ def card_of(
         outcome=job.outcome or _earlier_outcome(last, job.current_round),
         seconds=tuple(_seconds(last, t)),
         moved=_moved(last, t),
-        chart=accuracy_chart([*own, *theirs]),
+        chart=accuracy_chart(lines),
         further=tuple(_further(history, t)),
         spark=spark_path(after),
         rows=tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
@@ -200,7 +203,27 @@ def card_of(
         classes=classes_words(job.data.classes, job.counts, t),
         figures=figures,
         figures_after=figures_after,
+        vertical=vertical,
     )
+
+
+def _lines(
+    node: str, history: Sequence[View], peer_rounds: Mapping[str, Points], t: Translate
+) -> list[ChartSeries]:
+    """The accuracies of this node by round, and those of peers."""
+    own = [ChartSeries(t("{node}, after", node=node), points_of(history, AFTER))]
+    own += [ChartSeries(t("{node}, before", node=node), points_of(history, BEFORE))]
+    theirs = [ChartSeries(peer, tuple(points)) for peer, points in peer_rounds.items()][: MAX_LINES - 2]
+    return [*own, *theirs]
+
+
+def _vertical_lines(history: Sequence[View], t: Translate) -> list[ChartSeries]:
+    """Accuracy and AUC of the one model that all holders of columns have together."""
+    aucs = [{"round": record["round"], **(record.get("metrics") or {})} for record in history]
+    return [
+        ChartSeries(t("Accuracy"), points_of(history, AFTER)),
+        ChartSeries(t("AUC"), points_of(aucs, "after", "auc")),
+    ]
 
 
 def _earlier_outcome(record: View, current: int) -> str:

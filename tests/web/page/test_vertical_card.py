@@ -1,0 +1,203 @@
+"""The card of a job whose nodes hold different columns: who holds what, the stage, the figures, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from flnet.rounds.view import HolderView, JobView, VerticalView
+from flnet.text import text
+from flnet.web.page.vertical_card import HOLDERS_SHOWN, NAMES_SHOWN, VerticalCard, vertical_card
+from flnet.web.translation import Translate, translator
+from tests.web.conftest import Client
+from tests.web.fake_node import FakeNode
+from tests.web.page_reading import load
+
+english, spanish = translator("en"), translator("es")
+BANK = {"peer": "bank", "columns": 3, "names": ["age", "income", "debt"], "has_label": False, "rows": 800}
+INSURER = {"peer": "insurer", "columns": 2, "names": [], "has_label": True, "rows": 8500}
+# What only jobs have whose nodes hold the same columns.
+ELSEWHERE = (
+    "Aggregation rule",
+    "Change the aggregation rule",
+    "Keep training until ...",
+    "Epochs (e)",
+    "Was model exchanged?",
+    "Fed. Avg. done?",
+    "Pre FedAvg. Accuracy",
+    "drift 0.05",
+    "Do a training round",
+)
+
+
+def view(**fields: Any) -> dict[str, Any]:
+    told = {
+        "holders": [BANK, INSURER],
+        "common": 683,
+        "epochs": 4,
+        "stage": "",
+        "step": 0,
+        "steps": 0,
+        "loss": 0.5,
+    }
+    return {**told, "accuracy": 0.75, "auc": 0.8125, "sent": 217_000, "received": 255_000, **fields}
+
+
+def job(vertical: dict[str, Any] | None, **fields: Any) -> JobView:
+    return JobView.claimed({"trainer_id": "T", "phase": "IDLE", "vertical": vertical, **fields})
+
+
+def card(t: Translate = english, peers: dict[str, JobView] | None = None, **fields: Any) -> VerticalCard:
+    made = vertical_card("insurer", job(view(**fields)), peers or {}, [], t)
+    assert made is not None
+    return made
+
+
+@pytest.fixture
+def claims(node: FakeNode) -> Any:
+    """The job of a label holder, the only one of its node."""
+    shown = node.jobs["MNIST"]
+    node.jobs = {"MNIST": shown}
+    node.me = node.me.model_copy(update={"id": "insurer"})
+    shown.round, shown.more = 3, {"vertical": VerticalView.model_validate(view())}
+    return shown
+
+
+def test_other_jobs_have_no_such_part() -> None:
+    assert vertical_card("insurer", job(None), {}, [], english) is None
+
+
+def test_who_holds_what_is_told_with_the_label_holder_first() -> None:
+    rows = card(peers={"bank": job(view(), phase="TRAINING")}).holders
+    assert [(row.peer, row.is_me, row.role, row.columns, row.names, row.rows, row.phase) for row in rows] == [
+        ("insurer", True, "label and features", "2", "not shared", "8,500", "IDLE"),
+        ("bank", False, "features", "3", "age, income, debt", "800", "TRAINING"),
+    ]
+    assert card().holders[1].phase == ""  # it does not answer
+    assert [row.role for row in card(spanish).holders] == ["etiqueta y características", "características"]
+
+
+def test_a_holder_of_the_label_alone_has_no_columns() -> None:
+    label = {**INSURER, "columns": 0}
+    row = card(holders=[BANK, label]).holders[0]
+    assert (row.role, row.columns, row.names) == ("label", "0", "—")
+
+
+def test_a_peer_that_says_that_it_holds_columns_is_shown_before_and_beside_the_first_epoch() -> None:
+    clinic = {"peer": "clinic", "columns": 7, "names": [], "has_label": False, "rows": 10}
+    told = {"clinic": job(view(holders=[clinic, {**BANK, "rows": 1}], epochs=0))}
+    before = card(peers=told, holders=[INSURER], epochs=0, common=None).holders
+    assert [(row.peer, row.is_part) for row in before] == [("insurer", True), ("clinic", True)]
+    later = card(peers=told).holders  # what the clinic says of the bank is not the bank's word
+    assert [(row.peer, row.rows, row.is_part) for row in later] == [
+        ("insurer", "8,500", True),
+        ("bank", "800", True),
+        ("clinic", "10", False),
+    ]
+
+
+def test_names_and_holders_beyond_what_fits_are_counted() -> None:
+    many = [f"c{number}" for number in range(NAMES_SHOWN + 5)]
+    row = card(holders=[{**BANK, "names": many, "columns": len(many)}]).holders[0]
+    assert row.names.endswith(f"c{NAMES_SHOWN - 1} and 5 more")
+    made = card(holders=[{**BANK, "peer": f"n{number}"} for number in range(HOLDERS_SHOWN + 2)])
+    assert (len(made.holders), made.hidden) == (HOLDERS_SHOWN, 2)
+
+
+def test_the_stage_is_marked_and_counted() -> None:
+    made = card(stage="training", step=5, steps=9)
+    assert [is_current for _, is_current in made.stages] == [False, False, True, False]
+    assert made.progress == "5 of 9 batches"
+    assert card(stage="aligning", step=12).progress == "lists of ids received: 12 parts"
+    assert card(stage="asking").progress == card().progress == ""
+    assert card().stages == ()
+
+
+def test_the_gain_is_told_where_it_is_known() -> None:
+    made = card(own={"accuracy": 0.7, "auc": 0.79}, gain={"accuracy": 0.05, "auc": 0.0225})
+    assert made.own == "accuracy 70.00 %, AUC 0.7900"
+    assert made.gain == "accuracy +5.00 percentage points, AUC +0.0225"
+    assert card(gain={"auc": -0.01}).gain == "AUC -0.0100"
+    assert (card().own, card().gain) == ("", "")
+
+
+async def test_the_card_shows_what_a_vertical_job_has_and_nothing_of_other_jobs(
+    client: Client, node: FakeNode, claims: Any
+) -> None:
+    usual = (await load(client)).text
+    claims.more = {}
+    other = (await load(client)).text
+    assert [words for words in ELSEWHERE if words in usual] == []
+    assert [words for words in ELSEWHERE if words in other] == [w for w in ELSEWHERE if "ggregation" not in w]
+    for words in (
+        "Train an epoch",
+        "Who holds which columns of MNIST Dataset",
+        "Epochs trained 4",
+        "Common rows 683",
+        "75.00 %",
+        "0.8125",
+        "217 kB sent, 255 kB received",
+        "age, income, debt",
+        "Train these epochs",
+    ):
+        assert words in usual, words
+
+
+async def test_stage_warnings_and_abandoned_rounds_are_seen_in_both_languages(
+    client: Client, node: FakeNode, claims: Any
+) -> None:
+    words = text("{names} and {count} more", "age<b>", 3)
+    claims.phase, claims.rounds_left, claims.waiting_for = "TRAINING", 2, ["bank"]
+    claims.records = [
+        {"round": 0, "initiator": "bank", "outcome": text("abandoned: {reason}", "x"), "contributors": []},
+        {
+            "round": 1,
+            "initiator": "bank",
+            "outcome": text("epoch {epoch} of the models has ended", 0),
+            "post_fedavg_accuracy": 0.5,
+            "metrics": {"after": {"loss": 0.25, "auc": 0.625}},
+            "contributors": ["bank", "insurer"],
+            "bytes": {"sent": 1000, "received": 2000},
+            "seconds": {"align": 1.5, "train": 0.5},
+        },
+    ]
+    told = view(stage="training", step=5, steps=9, warnings=[words])
+    claims.more = {"vertical": VerticalView.model_validate(told)}
+    page = await load(client)
+    (bar,) = page.all("progress")
+    assert (bar["value"], bar["max"]) == ("5", "9")
+    assert [li for li in page.all("li") if li.get("aria-current") == "step"] != []
+    for said in (
+        "age<b> and 3 more",
+        "waiting for bank",
+        "2 more epochs to come",
+        "abandoned: x",
+        "2.00 s",
+        "0.6250",
+    ):
+        assert said in page.text, said
+    assert "updates" not in page.text
+    in_spanish = (await load(client, accept_language="es")).text
+    for said in ("faltan 2 épocas", "abandonada: x", "Quién tiene qué columnas", "5 de 9 lotes", "Filas comunes"):
+        assert said in in_spanish, said
+
+
+async def test_the_view_of_models_offers_no_download(client: Client, node: FakeNode, claims: Any) -> None:
+    claims.digest = "a" * 64
+    page = await load(client, "/view/models/MNIST")
+    assert "Each keeps its own part of the model" in page.text
+    assert [link for link in page.all("a") if "download" in link] == []
+    claims.more = {}
+    assert [link for link in (await load(client, "/view/models/MNIST")).all("a") if "download" in link] != []
+
+
+def test_what_a_peer_claims_of_its_columns_survives_the_bounds() -> None:
+    claimed = JobView.claimed({"vertical": view()}).vertical
+    assert claimed is not None
+    assert claimed.holders[0] == HolderView.model_validate(BANK)
+
+
+def test_peers_are_not_told_the_gain_and_the_warnings() -> None:
+    told = JobView.claimed({"vertical": view(own={"auc": 0.5}, gain={"auc": 0.1}, warnings=["w"])}).for_peers()
+    assert told["vertical"].keys() == view().keys() - {"sent", "received"}
