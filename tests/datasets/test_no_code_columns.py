@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flnet.algorithms.vertical.identifiers import normalised_column
 from flnet.compute.loader import find_trainers
 from flnet.datasets.no_code import OwnColumns, read_own
 from flnet.datasets.no_code_columns import read_columns
-from flnet.errors import TrainerError
+from flnet.errors import AlignmentRefused, TrainerError
 from flnet.settings import Settings
 
 CSV = "id,age,city,claim\n1,20,A,yes\n2,40,B,no\n3,60,A,no\n"
@@ -48,7 +49,15 @@ def test_columns_can_be_named_or_left_out_and_a_node_may_have_the_label_alone(tm
         ("id,age\n1,\n2,3\n", {}, "column age has no value in 1 of 2 rows"),
         ("id,age\n1,7\n2,7\n", {}, "feature column age has the same value in all rows"),
         ("id,age\n1,7\n2,inf\n", {}, "column age has numbers that are not finite"),
-        ("id,w\n" + "".join(f"{n},x{n}\n" for n in range(101)), {}, "101 different ones; at most 100"),
+        ("id,w\n" + "".join(f"{n},x{n}\n" for n in range(101)), {}, "101 different values; at most 100"),
+        ("id,w\n0,l2\n" + "".join(f"{n},{n}\n" for n in range(1, 200)), {}, "words in 1 of 200 rows"),
+        ("id;w\n1;2\n2;3\n", {}, 'set separator = ";"'),
+        ("id,w\n1,2\n2,3\n", {"separator": ";"}, 'set separator = ","'),
+        ("id;w\n1;2,5\n2;3\n", {"separator": ";"}, "column w has numbers with a decimal comma"),
+        ("id,w\n1,NA\n2,3\n3,?\n", {}, "column w has no value in 2 of 3 rows"),
+        ("id,w,y\n1,5,yes\n2,3,\n3,4,N/A\n", {"target": "y"}, "column y has no value in 2 of 3 rows"),
+        ("id,w\n1.2E+15,4\n1.2E+15,3\n1234,5\n", {}, "2 of 3 ids are written as rounded numbers"),
+        (CSV, {"ignore": ["agee"]}, "has no column agee"),
         ("id,w\n1,2,3\n", {}, "3 values for 2 columns"),
     ],
 )
@@ -86,3 +95,77 @@ def test_a_toml_file_that_breaks_a_rule_says_which(tmp_path: Path, lines: str, w
     with pytest.raises(TrainerError) as caught:
         read_own(path)
     assert words in str(caught.value)
+
+
+def test_a_byte_order_mark_and_semicolons_change_nothing(tmp_path: Path) -> None:
+    plain = read_columns(*own(tmp_path, target="claim"))
+    marked = read_columns(*own(tmp_path, "\ufeff" + CSV.replace(",", ";"), target="claim", separator=";"))
+    assert (marked.ids, marked.names, marked.classes) == (plain.ids, plain.names, plain.classes)
+    np.testing.assert_array_equal(marked.x, plain.x)
+
+
+def test_ids_stay_text_with_their_leading_zeros_and_missing_ones_are_counted(tmp_path: Path) -> None:
+    columns = read_columns(*own(tmp_path, "id,age\n007,1\n7,2\n 0070 ,3\n1e3,4\n"))
+    assert columns.ids == ["007", "7", "0070", "1e3"]
+    assert normalised_column(columns.ids) == ["007", "7", "0070", "1e3"]
+    missing = read_columns(*own(tmp_path, "id,age\nNA,1\nnull,2\n,3\n4,4\n"))
+    with pytest.raises(AlignmentRefused, match="3 of 4 ids are missing or empty"):
+        normalised_column(missing.ids)
+
+
+def test_classes_are_words_in_alphabetical_order_and_may_be_more_than_two(tmp_path: Path) -> None:
+    columns = read_columns(
+        *own(tmp_path, "id,age,kind\n1,5,late\n2,3,paid\n3,4,in court\n4,4,late\n", target="kind")
+    )
+    assert columns.classes == ("in court", "late", "paid")
+    assert columns.y is not None
+    assert columns.y.tolist() == [1, 2, 0, 1]
+
+
+def test_a_parquet_file_is_read_as_the_same_table(tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (the extra `table`)")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path, of_csv = own(tmp_path, "id,age,city,claim\n007,20,A,yes\n8,40,B,no\n9,60,A,no\n", target="claim")
+    cells = {"id": ["007", "8", "9"], "age": [20, 40, 60], "city": ["A", "B", "A"], "claim": ["yes", "no", "no"]}
+    parquet.write_table(pyarrow.table(cells), tmp_path / "data.parquet")
+    table, plain = read_columns(tmp_path / "data.parquet", of_csv), read_columns(path, of_csv)
+    assert (table.ids, table.classes) == (plain.ids, plain.classes)
+    np.testing.assert_array_equal(table.x, plain.x)
+
+
+@pytest.mark.parametrize(
+    ("ids", "same"),
+    [
+        ([7, 8, 9], ["7", "8", "9"]),
+        ([7.0, 8.0, 1e15], ["7", "8", f"1{15 * '0'}"]),
+        (["07", "8", "9"], ["07", "8", "9"]),
+    ],
+)
+def test_whole_numbers_as_ids_of_a_parquet_file_are_equal_to_their_text(
+    tmp_path: Path, ids: list[object], same: list[str]
+) -> None:
+    assert normalised_column(read_columns(*parquet_file(tmp_path, ids)).ids) == same
+
+
+@pytest.mark.parametrize("ids", [[2.0**53, 1.0, 2.0], [1e22, 1.0, 2.0]])
+def test_ids_that_are_too_large_to_be_exact_numbers_are_refused(tmp_path: Path, ids: list[object]) -> None:
+    with pytest.raises(TrainerError, match="1 of 3 ids are written as rounded numbers"):
+        read_columns(*parquet_file(tmp_path, ids))
+
+
+def test_missing_cells_of_a_parquet_file_are_counted(tmp_path: Path) -> None:
+    with pytest.raises(TrainerError, match="column age has no value in 2 of 3 rows"):
+        read_columns(*parquet_file(tmp_path, ["a", "b", "c"], [None, float("nan"), 4.0]))
+    columns = read_columns(*parquet_file(tmp_path, ["a", None, None]))
+    with pytest.raises(AlignmentRefused, match="2 of 3 ids are missing"):
+        normalised_column(columns.ids)
+
+
+def parquet_file(
+    folder: Path, ids: list[object], ages: tuple[object, ...] | list[object] = (1, 2, 3)
+) -> tuple[Path, OwnColumns]:
+    pyarrow = pytest.importorskip("pyarrow", reason="pyarrow is not installed (the extra `table`)")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    path = folder / "data.parquet"
+    parquet.write_table(pyarrow.table({"id": ids, "age": list(ages)}), path)
+    return path, OwnColumns(kind="vertical", data=str(path), id="id")
