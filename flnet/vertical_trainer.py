@@ -18,7 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -29,13 +29,52 @@ from flnet.trainer import DataInfo, HyperParams, Meaning, NotOffered, Score, Tra
 
 __all__ = [
     "BottomModel",
+    "GradientDefence",
     "MakeVerticalTrainer",
     "ModelState",
+    "OutputDefence",
     "Params",
     "TopModel",
     "TopStep",
     "VerticalTrainer",
 ]
+
+GradientRule = Literal["isotropic", "max-norm"]
+
+
+@dataclass(frozen=True)
+class OutputDefence:
+    """Setting of a node with features: noise on the outputs that it sends, so that they say less of its columns.
+
+    Attributes:
+        clip: largest Euclidean norm of the outputs of one row, above 0.
+        multiplier: standard deviation of the noise, as a multiple of `clip`; 0 for clipping alone.
+    """
+
+    clip: float
+    multiplier: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.clip < np.inf or not 0 <= self.multiplier < np.inf:
+            raise ValueError(f"clip={self.clip!r}, multiplier={self.multiplier!r}")
+
+
+@dataclass(frozen=True)
+class GradientDefence:
+    """Setting of a node with labels: noise on the gradients that it sends, so that they say less of its labels.
+
+    Attributes:
+        rule: "isotropic" adds noise; "max-norm" stretches each gradient by a random factor, and needs no scale.
+        scale: of isotropic noise: its expected squared length, as a multiple of that of the longest gradient of the
+            batch; above 0.
+    """
+
+    rule: GradientRule
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.rule not in get_args(GradientRule) or not 0 < self.scale < np.inf:
+            raise ValueError(f"rule={self.rule!r}, scale={self.scale!r}")
 
 
 @dataclass(frozen=True)
@@ -186,11 +225,23 @@ class VerticalTrainer(ABC):
         label: the name for people; the id if empty.
         defaults: epochs, learning rate and batch size; they are the same on all nodes.
         several_labels: whether more than one node may hold labels; each then trains a top model of its own.
+        output_noise: protects the outputs that this node sends, those of hold-out rows too; None: they are sent as
+            they are. For nodes with features.
+        gradient_noise: protects the gradients that this node sends; its own bottom model gets them as they are.
+            None: they are sent as they are. For nodes with labels.
+        tells_score: whether the other nodes are told how good the model is on hold-out rows. For nodes with labels.
+        in_flight: how many batches this node lets be under way at once, 1 to 64; the smallest number of all nodes
+            counts. With 1, training is that of the whole network in one place; with more, waiting for the network
+            overlaps with computing, and gradients are up to `in_flight` - 1 steps late.
     """
 
     label: str = ""
     defaults: HyperParams = HyperParams(e=10, u=0.001, b=256)
     several_labels: bool = False
+    output_noise: OutputDefence | None = None
+    gradient_noise: GradientDefence | None = None
+    tells_score: bool = True
+    in_flight: int = 1
 
     @abstractmethod
     def identifiers(self) -> Sequence[str]:

@@ -12,7 +12,7 @@ from flnet.datasets.no_code import OwnColumns
 from flnet.datasets.no_code_columns import Columns, read_columns
 from flnet.text import text
 from flnet.trainer import Array, DataInfo, HyperParams, NotOffered, TrainerSettings
-from flnet.vertical_trainer import BottomModel, TopModel, VerticalTrainer
+from flnet.vertical_trainer import BottomModel, GradientDefence, OutputDefence, TopModel, VerticalTrainer
 
 
 class OwnColumnsTrainer(VerticalTrainer):
@@ -23,6 +23,11 @@ class OwnColumnsTrainer(VerticalTrainer):
         self.label = own.label
         self.defaults = HyperParams(e=1, u=own.rate, b=own.batch)
         self.several_labels = own.several_labels
+        if own.output_noise is not None:
+            self.output_noise = OutputDefence(own.output_noise.clip, own.output_noise.multiplier)
+        if own.gradient_noise is not None:
+            self.gradient_noise = GradientDefence(own.gradient_noise.rule, own.gradient_noise.scale)
+        self.tells_score, self.in_flight = own.tells_score, own.in_flight
 
     def identifiers(self) -> Sequence[str]:
         """The id column."""

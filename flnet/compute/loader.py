@@ -26,6 +26,7 @@ from flnet.compute.checks import in_words
 from flnet.compute.vertical import VerticalHost
 from flnet.datasets import no_code as descriptions
 from flnet.errors import SettingsError, TrainerError
+from flnet.security.noise import SecretNormal
 from flnet.settings import Settings
 from flnet.text import joined, text
 from flnet.trainer import DataInfo, Trainer, TrainerFile, TrainerSettings
@@ -239,7 +240,7 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
         own = (descriptions.read_own(Path(file.location)),) if file.location.endswith(".toml") else ()
         trainer = make(*own, settings)
         if isinstance(trainer, VerticalTrainer) and file.kind == "vertical":
-            return VerticalHost(trainer, file.id)
+            return VerticalHost(trainer, file.id, noise=SecretNormal(settings.state_path))
         if isinstance(trainer, Trainer) and file.kind == "horizontal":
             labelled = methods.with_labels(trainer, settings, file.id)
             return with_method(labelled, settings.method, settings.seed, file.id)

@@ -10,13 +10,14 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn
 
 import numpy as np
 from blake3 import blake3
 
 from flnet.algorithms.vertical.conversation import Conversation, HolderTurn, Saved, Sent
+from flnet.algorithms.vertical.defences import NormalSource
 from flnet.algorithms.vertical.groups import Group
 from flnet.algorithms.vertical.holder import SEED_BYTES
 from flnet.algorithms.vertical.identifiers import RULE, normalised_column
@@ -26,7 +27,8 @@ from flnet.params.params import Array, Params, PeerId, is_finite
 from flnet.protocol.effects import OpenEpoch
 from flnet.protocol.events import Declaration, TalkSent, VerticalDone
 from flnet.protocol.messages import HyperParams
-from flnet.protocol.vertical import BeginPart, EpochClosedPart
+from flnet.protocol.vertical import MAX_IN_FLIGHT, BeginPart, EpochClosedPart
+from flnet.security.noise import SecretNormal
 from flnet.security.prime_group import ed25519_group
 from flnet.text import text
 from flnet.trainer import DataInfo, Fit, Score, Task, Trainer
@@ -88,13 +90,16 @@ class VerticalHost(Trainer):
         name: str = "",
         group: Callable[[], Group] = ed25519_group,
         secret: Callable[[], bytes] = lambda: secrets.token_bytes(SEED_BYTES),
+        noise: NormalSource | None = None,
     ) -> None:
         """Args:
         name: of the trainer, for messages.
         group: in which ids are blinded.
         secret: for each alignment another one.
+        noise: for defences; None for one whose key is forgotten with this object.
         """
         self.trainer, self._name, self._group, self._secret = trainer, name, group, secret
+        self._noise = noise or SecretNormal()
         self._session, self._conversation = "", None
         self.label = trainer.label
 
@@ -148,6 +153,8 @@ class VerticalHost(Trainer):
         has_label = self._has_label(len(ids))
         if bottom is None and not has_label:
             raise TrainerError(text("there is neither a feature column nor a label column"))
+        self._check_settings(has_features=bottom is not None, has_label=has_label)
+        noise = {"outputNoise": trainer.output_noise, "gradientNoise": trainer.gradient_noise}
         return {
             "columns": len(trainer.columns()) or columns,
             "names": [name[:200] for name in trainer.shared_columns()][:1000],
@@ -159,7 +166,28 @@ class VerticalHost(Trainer):
             "group": self._group().name,
             "seed": seed,
             "ids": blake3("\0".join(ids).encode()).hexdigest(),
+            **{name: asdict(setting) for name, setting in noise.items() if setting is not None},
+            "tellsScore": trainer.tells_score,
+            "inFlight": trainer.in_flight,
         }
+
+    def _check_settings(self, *, has_features: bool, has_label: bool) -> None:
+        """Raises:
+        TrainerError: a setting has no effect at this node, or is out of its range.
+        """
+        trainer = self.trainer
+        if trainer.output_noise is not None and not has_features:
+            raise TrainerError(text("output_noise protects outputs, but this trainer has no feature columns"))
+        for name, is_set in (
+            ("gradient_noise", trainer.gradient_noise is not None),
+            ("tells_score", not trainer.tells_score),
+        ):
+            if is_set and not has_label:
+                raise TrainerError(text("{name} is for nodes with a label, and this trainer has none", name))
+        if type(trainer.in_flight) is not int or not 1 <= trainer.in_flight <= MAX_IN_FLIGHT:
+            raise TrainerError(
+                text("expected in_flight from 1 to {most}, got {value}", MAX_IN_FLIGHT, repr(trainer.in_flight))
+            )
 
     def _ids(self) -> list[str]:
         return normalised_column(list(self.trainer.identifiers()))
@@ -214,6 +242,7 @@ class VerticalHost(Trainer):
                 Saved(opened.params, report),
                 group=self._group(),
                 secret=self._secret(),
+                noise=self._noise,
                 rows=opened.rows,
                 alignment=opened.alignment,
             )

@@ -188,6 +188,32 @@ class OwnTable(Own):
         return words
 
 
+class _Setting(BaseModel):
+    """Base of options that have options of their own."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
+
+
+class OwnOutputNoise(_Setting):
+    """The option output_noise; see `flnet.vertical_trainer.OutputDefence`."""
+
+    clip: Positive
+    multiplier: float = Field(ge=0)
+
+
+class OwnGradientNoise(_Setting):
+    """The option gradient_noise; see `flnet.vertical_trainer.GradientDefence`."""
+
+    rule: Literal["isotropic", "max-norm"]
+    scale: Positive = 1.0
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> OwnGradientNoise:
+        if self.rule == "max-norm" and "scale" in self.model_fields_set:
+            raise ValueError(text("scale is for rule = isotropic only"))
+        return self
+
+
 class OwnColumns(Own):
     """kind = "vertical": a CSV or Parquet file with this node's columns of people whom other nodes know, too."""
 
@@ -203,12 +229,19 @@ class OwnColumns(Own):
     hidden: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(max_length=8)] = [32]
     width: int = Field(default=16, ge=1, le=4096)
     several_labels: bool = False
+    output_noise: OwnOutputNoise | None = None
+    gradient_noise: OwnGradientNoise | None = None
+    tells_score: bool = True
+    in_flight: int = Field(default=1, ge=1, le=64)
 
     @model_validator(mode="after")
     def _fits_together(self) -> OwnColumns:
         for name in ("epochs", "split"):
             if name in self.model_fields_set:
                 raise ValueError(text("{key} is no option of kind = vertical", name))
+        for name in ("gradient_noise", "tells_score"):
+            if name in self.model_fields_set and not self.target:
+                raise ValueError(text("{key} is for nodes with a label; it needs target", name))
         uses = {"id": [self.id], "target": [self.target] if self.target else []}
         uses |= {"ignore": self.ignore or [], "features": self.features or []}
         seen: dict[str, str] = {}
@@ -294,13 +327,13 @@ def _problem(path: Path, toml: str, kind: str, error: Any) -> str:
     key = str(error["loc"][0])
     place = _place_of_key(path, toml, key)
     known = list(KINDS[kind].model_fields)
-    if error["type"] == "extra_forbidden":
+    step = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden" and step == key:
         near = difflib.get_close_matches(key, known, n=1)
         hint = text("did you mean {name}", near[0]) if near else text("expected {names}", ", ".join(known))
         return text("{where}: {key} is no option of kind = {kind}; {hint_words}", place, key, kind, hint)
     if error["type"] == "missing":
-        return text("{where}: {key} is missing", place, key)
-    step = ".".join(str(part) for part in error["loc"])
+        return text("{where}: {key} is missing", place, step)
     return text("{place}: {step}: {reason} ({got})", place, step, rule, f"got {repr(error['input'])[:60]}")
 
 

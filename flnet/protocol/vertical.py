@@ -23,6 +23,7 @@ MAX_SHARED_NAMES = 1000  # names of columns that a node tells
 MAX_CHECKPOINTS = 2
 MAX_EPOCH = 10**9
 MAX_REASON = 500
+MAX_IN_FLIGHT = 64
 
 Session = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
 Epoch = Annotated[int, Field(ge=0, le=MAX_EPOCH)]
@@ -76,6 +77,20 @@ class OfferPart(Part):
     afresh: bool = False
 
 
+class OutputNoisePart(Part):
+    """Noise on the outputs that a feature holder sends; see `flnet.vertical_trainer.OutputDefence`."""
+
+    clip: float = Field(gt=0, allow_inf_nan=False)
+    multiplier: float = Field(ge=0, allow_inf_nan=False)
+
+
+class GradientNoisePart(Part):
+    """Noise on the gradients that a label holder sends; see `flnet.vertical_trainer.GradientDefence`."""
+
+    rule: Literal["isotropic", "max-norm"]
+    scale: float = Field(gt=0, allow_inf_nan=False)
+
+
 class PositionPart(Part):
     """A holder's answer to an offer: what it holds.
 
@@ -93,6 +108,9 @@ class PositionPart(Part):
         checkpoints: epochs that it can go on from.
         alignment: digest of the rows that it has agreed on before, if they are still valid.
         aligned_with: with whom.
+        output_noise, gradient_noise: how it protects what it sends, for people; None if it does not.
+        tells_score: whether it tells the figures on hold-out rows.
+        in_flight: how many batches it lets be under way at once.
     """
 
     kind: Literal["position"] = "position"
@@ -109,6 +127,10 @@ class PositionPart(Part):
     checkpoints: tuple[Checkpoint, ...] = Field(default=(), max_length=MAX_CHECKPOINTS)
     alignment: HexDigest | None = None
     aligned_with: tuple[Name, ...] = Field(default=(), max_length=MAX_PEERS)
+    output_noise: OutputNoisePart | None = None
+    gradient_noise: GradientNoisePart | None = None
+    tells_score: bool = True
+    in_flight: int = Field(default=1, ge=1, le=MAX_IN_FLIGHT)
 
 
 class BeginPart(Part):
@@ -119,7 +141,7 @@ class BeginPart(Part):
         closed: the epoch that all holders go on from; -1 for new models.
         aligns: whether rows are aligned first; otherwise the alignment that all have is used.
         seed: of models and batches.
-        in_flight: number of batches that may be under way.
+        in_flight: number of batches that may be under way: the smallest that a holder states.
     """
 
     kind: Literal["begin"] = "begin"
@@ -127,7 +149,7 @@ class BeginPart(Part):
     closed: Closed
     aligns: bool
     seed: int = Field(ge=0, le=2**63)
-    in_flight: int = Field(default=1, ge=1, le=64)
+    in_flight: int = Field(default=1, ge=1, le=MAX_IN_FLIGHT)
 
     @property
     def ids(self) -> tuple[PeerId, ...]:

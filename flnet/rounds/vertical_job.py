@@ -65,7 +65,7 @@ from flnet.rounds.numbering import ERA, LEAP
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import VERTICAL, Phase
 from flnet.rounds.stopping import TIMERS
-from flnet.rounds.vertical_models import VerticalModels
+from flnet.rounds.vertical_models import VerticalModels, defences_of
 from flnet.rounds.vertical_round import VerticalRound
 from flnet.rounds.view import JobView
 from flnet.text import text
@@ -93,6 +93,7 @@ class VerticalJob(BaseJob[VerticalRound]):
     def _view_of_holders(self) -> Mapping[str, Any]:
         """What each holder has, and how far the open epoch is."""
         models, last = self.models, self._last_epoch
+        holders = models.holders or self._own_position()
         rows = [
             {
                 "peer": peer,
@@ -100,8 +101,9 @@ class VerticalJob(BaseJob[VerticalRound]):
                 "names": list(position.names),
                 "has_label": position.has_label,
                 "rows": position.rows,
+                "defences": defences_of(position),
             }
-            for peer, position in sorted((models.holders or self._own_position()).items())
+            for peer, position in sorted(holders.items())
         ]
         stage = self.round.vertical_view() if self.round else {"stage": "", "step": 0, "steps": 0}
         figures = last.metrics["after"] if last else {}
@@ -115,6 +117,7 @@ class VerticalJob(BaseJob[VerticalRound]):
             "loss": figures.get("loss"),
             "accuracy": last.post_accuracy if last else None,
             "auc": figures.get("auc"),
+            "keeps_score": not holders[me].tells_score if (me := self.settings.my_id) in holders else False,
             **stage,
             **own,
         }

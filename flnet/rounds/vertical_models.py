@@ -219,6 +219,30 @@ def _agrees(
     return point.bottoms is not None and dict(point.bottoms) == bottoms
 
 
+def defences_of(position: PositionPart) -> list[str]:
+    """How a holder protects what it sends, as it states it, in words."""
+    words: list[str] = []
+    if (outputs := position.output_noise) is not None:
+        clip, multiplier = f"{outputs.clip:g}", f"{outputs.multiplier:g}"
+        words.append(
+            text("outputs are clipped to {clip}, with noise of {multiplier} times that", clip, multiplier)
+        )
+    if (gradients := position.gradient_noise) is not None:
+        words.append(
+            text("gradients are stretched at random (max-norm)")
+            if gradients.rule == "max-norm"
+            else text("gradients have isotropic noise of scale {scale}", f"{gradients.scale:g}")
+        )
+    if not position.tells_score:
+        words.append(text("figures on hold-out rows are not told"))
+    return words
+
+
+def agreed_in_flight(positions: Mapping[str, PositionPart]) -> int:
+    """How many batches may be under way at once: no more than any holder lets be."""
+    return min(position.in_flight for position in positions.values())
+
+
 def check_holders(
     positions: Mapping[str, PositionPart], absent: Mapping[str, str], before: Mapping[str, Any]
 ) -> None:

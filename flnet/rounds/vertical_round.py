@@ -41,7 +41,7 @@ from flnet.rounds.base import BaseRound, Parts
 from flnet.rounds.history import RoundRecord, names
 from flnet.rounds.steps import Phase
 from flnet.rounds.vertical_links import AGAIN, Links, arrays_of
-from flnet.rounds.vertical_models import VerticalModels, check_holders, common_epoch
+from flnet.rounds.vertical_models import VerticalModels, agreed_in_flight, check_holders, common_epoch
 from flnet.text import text
 
 TICKS = 4  # looks at who is there, in the time after which a silent holder is given up
@@ -257,6 +257,14 @@ class VerticalRound(BaseRound):
             self._models.rows is None or set(self._models.aligned_with) != begin.holders.keys()
         ):
             raise InvalidMessage(text("{peer} has no alignment with these holders", me))
+        if begin.in_flight != (agreed := agreed_in_flight(begin.holders)):
+            raise InvalidMessage(
+                text(
+                    "the plan has {count} batches in flight, but the holders agree to {agreed}",
+                    begin.in_flight,
+                    agreed,
+                )
+            )
         if why := self._settings.too_much(event.hyper):
             raise InvalidMessage(why)
 
@@ -319,7 +327,11 @@ class VerticalRound(BaseRound):
         is_aligned = None not in alignments and len(alignments) == 1 and sets == {frozenset(positions)}
         seeds = [positions[peer].seed for peer in sorted(positions) if positions[peer].checkpoints]
         begin = BeginPart(
-            holders=positions, closed=closed, aligns=not is_aligned, seed=seeds[0] if seeds else mine.seed
+            holders=positions,
+            closed=closed,
+            aligns=not is_aligned,
+            seed=seeds[0] if seeds else mine.seed,
+            in_flight=agreed_in_flight(positions),
         )
         number = max(self.key.number, *(position.number + 1 for position in positions.values()))
         self.key = self.record.key = RoundKey(number, self.key.initiator)

@@ -128,6 +128,7 @@ class HolderView(View):
     names: list[str] = Field(description="names of columns, as far as its owner shares them")
     has_label: bool = Field(description="whether it holds the label")
     rows: int = Field(description="number of its rows")
+    defences: list[Words] = Field(default=[], description="how it protects what it sends, as it states it")
 
 
 class OwnFiguresView(View):
@@ -172,6 +173,9 @@ class VerticalView(View):
         "GET /info",
     )
     received: int = Field(default=0, description="bytes of its messages that arrived since then; not in GET /info")
+    keeps_score: bool = Field(
+        default=False, description="whether this node tells no other node how good the model is"
+    )
 
 
 class LittleView(View):
@@ -304,8 +308,16 @@ class JobView(View):
         return self.model_dump(mode="json", by_alias=True, exclude_unset=True)
 
     def for_peers(self) -> Mapping[str, Any]:
-        """The fields as JSON-ready data for peers, without long ones and those about single classes of the data."""
-        return self.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=_NOT_FOR_PEERS)
+        """The fields as JSON-ready data for peers, without long ones and those about single classes of the data.
+
+        Without scores, too, where this node tells them to nobody.
+        """
+        view = self
+        if self.vertical is not None and self.vertical.keeps_score:
+            told = self.vertical.model_copy(update=dict.fromkeys(("loss", "accuracy", "auc", "own", "gain")))
+            none = {"pre_fedavg_accuracy": None, "post_fedavg_accuracy": None, "metrics": MetricsView()}
+            view = self.model_copy(update={**none, "vertical": told})
+        return view.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=_NOT_FOR_PEERS)
 
     @classmethod
     def claimed(cls, claim: object) -> JobView:

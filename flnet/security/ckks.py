@@ -50,6 +50,7 @@ from flnet.algorithms.vertical.encryption import (
     wrong_size,
 )
 from flnet.errors import DataMissing, InvalidMessage, LocalError
+from flnet.security.noise import system_normal
 from flnet.text import text
 
 DEGREE = 8192
@@ -234,7 +235,7 @@ class CkksScheme:
         if not deviation:
             return table
         layout = _Layout.of(table.shape)
-        noise = deviation * (_gaussian(layout.width) + 1j * _gaussian(layout.width))
+        noise = deviation * (system_normal(layout.width) + 1j * system_normal(layout.width))
         parms_id, _ = self._levels[table.level]
         with _seal_errors():
             plain = self._encode(np.tile(noise, layout.height), parms_id, SCALE)
@@ -365,7 +366,7 @@ class CkksKeys(CkksScheme):
         layout = _Layout.of(table.shape)
         slots = np.array([self._decrypted(part) for part in table.parts]).reshape(-1, layout.width)
         values = slots.mean(axis=0)[: table.shape.columns] if table.shape.summed else slots[: table.shape.rows, 0]
-        return values + deviation * _gaussian(len(values)) if deviation else values
+        return values + deviation * system_normal(len(values)) if deviation else values
 
     def _decrypted(self, part: Any) -> list[float]:
         plain = self._seal.Plaintext()
@@ -443,15 +444,6 @@ def _rotations() -> list[int]:
 def _power_of_two(number: int) -> int:
     """The smallest power of two that is not smaller."""
     return 1 << (number - 1).bit_length()
-
-
-def _gaussian(count: int) -> NDArray[np.float64]:
-    """Standard normal numbers from the system's source for secrets (Box, Muller 1958)."""
-    half = -(-count // 2)
-    words = np.frombuffer(os.urandom(2 * _WORD * half), np.uint64).reshape(2, half) >> np.uint64(11)
-    radius = np.sqrt(-2 * np.log((words[0] + 1.0) * 2.0**-53))
-    angle = 2 * np.pi * words[1] * 2.0**-53
-    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
 
 
 def _own(sealed: Ciphertext) -> CkksTable:

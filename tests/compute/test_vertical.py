@@ -19,7 +19,9 @@ from flnet.errors import NotOffered, TrainerError
 from flnet.params.params import Params
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.vertical import BeginPart, PositionPart
+from flnet.rounds.vertical_models import agreed_in_flight
 from flnet.trainer import TrainerFile, TrainerSettings
+from flnet.vertical_trainer import GradientDefence, OutputDefence
 from tests.algorithms.vertical.holders import People, Table, trained_alone
 
 HYPER = HyperParams(e=1, u=0.05, b=16)
@@ -33,6 +35,7 @@ class Job:
         self.backends = {node: InProcessBackend(lambda given: hosts[given.file.id]) for node in hosts}
         self.states: dict[str, VerticalTurn] = {}
         self.turns: dict[str, list[VerticalTurn]] = {node: [] for node in hosts}
+        self.sent: list[tuple[str, Mapping[str, Any]]] = []  # sender and message, of all epochs
         self.rows: dict[str, Any] = {}
         self.closed, self.params, self.own = -1, dict.fromkeys(hosts, Params()), dict[str, Any]()
         self.alignment = ""
@@ -55,7 +58,11 @@ class Job:
 
     def epoch(self, *, aligns: bool, chance: random.Random | None = None) -> None:
         chance = chance or random.Random(0)
-        begin = BeginPart(holders=self.positions(), closed=self.closed, aligns=aligns, seed=SEED).as_dict()
+        holders = self.positions()
+        in_flight = agreed_in_flight(holders)
+        begin = BeginPart(
+            holders=holders, closed=self.closed, aligns=aligns, seed=SEED, in_flight=in_flight
+        ).as_dict()
         waiting: dict[str, list[Any]] = {node: [] for node in self.backends}
         ends: dict[str, str] = {}
         for node in self.backends:
@@ -74,6 +81,7 @@ class Job:
     def take(self, node: str, turn: VerticalTurn, waiting: dict[str, list[Any]], ends: dict[str, str]) -> None:
         self.turns[node].append(turn)
         ends[node] = turn.stage
+        self.sent += [(node, one) for one in turn.sent]
         for one in turn.sent:
             waiting[one["to"]].append({"sender": node, "part": one["part"], "arrays": one["arrays"]})
         if turn.params is not None:
@@ -165,6 +173,26 @@ def test_data_that_cannot_be_used_are_refused_before_anything_is_sent(table: Tab
     refused = refusal(table)
     assert words in refused
     assert "P0" not in refused
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"in_flight": 0}, "expected in_flight from 1 to 64, got 0"),
+        ({"in_flight": 65}, "expected in_flight from 1 to 64, got 65"),
+        ({"in_flight": 2.0}, "expected in_flight from 1 to 64, got 2.0"),
+        ({"gradient_noise": GradientDefence("max-norm")}, "gradient_noise is for nodes with a label"),
+        ({"tells_score": False}, "tells_score is for nodes with a label"),
+        (
+            {"x": None, "y": np.array([0, 1, 0]), "output_noise": OutputDefence(1.0, 1.0)},
+            "output_noise protects outputs",
+        ),
+    ],
+)
+def test_a_setting_that_has_no_effect_or_is_out_of_range_is_refused(changed: dict[str, Any], words: str) -> None:
+    table = Table(["x", "y", "z"], X)
+    vars(table).update(changed)
+    assert words in refusal(table)
 
 
 def test_an_epoch_without_common_ids_or_with_one_class_of_common_rows_ends_in_words() -> None:

@@ -13,6 +13,8 @@ from flnet.datasets.no_code import OwnColumns, read_own
 from flnet.datasets.no_code_columns import read_columns
 from flnet.errors import AlignmentRefused, TrainerError
 from flnet.settings import Settings
+from flnet.vertical_trainer import GradientDefence, OutputDefence
+from trainers._own_columns import OwnColumnsTrainer
 
 CSV = "id,age,city,claim\n1,20,A,yes\n2,40,B,no\n3,60,A,no\n"
 
@@ -87,6 +89,17 @@ def test_a_toml_file_of_kind_vertical_is_a_vertical_trainer_that_needs_no_framew
         ('id = "id"\ntarget = "id"\n', "column id is id and target"),
         ("", "id is missing"),
         ('id = "id"\nwidht = 3\n', "did you mean width"),
+        ('id = "id"\nin_flight = 65\n', "line 4: in_flight: Input should be less than or equal to 64 (got 65)"),
+        ('id = "id"\noutput_noise = {clip = 4}\n', "line 4: output_noise.multiplier is missing"),
+        ('id = "id"\noutput_noise = {clip = 0, multiplier = 1}\n', "output_noise.clip: Input should be greater"),
+        ('id = "id"\noutput_noise = {clip = 1, multiplier = 1, x = 1}\n', "output_noise.x: Extra inputs"),
+        ('id = "id"\ngradient_noise = {rule = "max-norm"}\n', "gradient_noise is for nodes with a label"),
+        ('id = "id"\ntells_score = false\n', "tells_score is for nodes with a label; it needs target"),
+        (
+            'id = "id"\ntarget = "y"\ngradient_noise = {rule = "max-norm", scale = 2}\n',
+            "scale is for rule = isotropic only",
+        ),
+        ('id = "id"\ntarget = "y"\ngradient_noise = {rule = "marvell"}\n', "gradient_noise.rule: Input should be"),
     ],
 )
 def test_a_toml_file_that_breaks_a_rule_says_which(tmp_path: Path, lines: str, words: str) -> None:
@@ -169,3 +182,21 @@ def parquet_file(
     path = folder / "data.parquet"
     parquet.write_table(pyarrow.table({"id": ids, "age": list(ages)}), path)
     return path, OwnColumns(kind="vertical", data=str(path), id="id")
+
+
+def test_defences_and_batches_in_flight_are_settings_of_the_trainer(tmp_path: Path) -> None:
+    path, file = own(
+        tmp_path,
+        target="claim",
+        output_noise={"clip": 4, "multiplier": 0.3},
+        gradient_noise={"rule": "isotropic", "scale": 10},
+        tells_score=False,
+        in_flight=4,
+    )
+    trainer = OwnColumnsTrainer(file, read_columns(path, file))
+    assert trainer.output_noise == OutputDefence(4, 0.3)
+    assert trainer.gradient_noise == GradientDefence("isotropic", 10)
+    assert (trainer.tells_score, trainer.in_flight) == (False, 4)
+    path, file = own(tmp_path)
+    plain = OwnColumnsTrainer(file, read_columns(path, file))
+    assert (plain.output_noise, plain.gradient_noise, plain.tells_score, plain.in_flight) == (None, None, True, 1)

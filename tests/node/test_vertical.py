@@ -9,7 +9,12 @@ import pytest
 
 from flnet.errors import InvalidMessage
 from flnet.node.interface import EditHyperParams
-from flnet.params.params import Params
+from flnet.params.params import Params, PeerId
+from flnet.protocol.events import VerticalReceived
+from flnet.protocol.updates import RoundKey
+from flnet.protocol.vertical import BeginPart, OfferPart
+from flnet.rounds.vertical_round import VerticalRound
+from flnet.vertical_trainer import GradientDefence, OutputDefence
 from tests.algorithms.vertical.holders import People, trained_alone
 from tests.node.mesh import Linear, has_said_all, trigger, until
 from tests.node.vertical_mesh import T, job_of, vertical_mesh
@@ -118,6 +123,78 @@ async def test_what_has_no_meaning_here_cannot_be_changed(changes: dict[str, Any
         view = await node.edit_hyper_params(T, EditHyperParams.model_validate({"u": 0.25}))
         assert view.hyper is not None
         assert (view.hyper.e, view.hyper.u) == (1, 0.25)
+
+
+async def test_with_several_batches_in_flight_the_weights_are_those_of_one_process_that_has_as_many() -> None:
+    people = People(("a", "b", "c"), labels=("b",))
+    for table, count in zip(people.tables.values(), (5, 4, 64), strict=True):
+        table.in_flight = count
+    async with vertical_mesh(people) as mesh:
+        await trigger(mesh.nodes["c"], 3)
+        await until(lambda: all(job_of(n).models.closed == 2 and not job_of(n).busy for n in mesh.nodes.values()))
+        jobs = {name: job_of(node) for name, node in mesh.nodes.items()}
+        models, hyper = jobs["b"].models, jobs["b"].settings.hyper
+        rows = {name: np.asarray(job.models.rows) for name, job in jobs.items()}
+        assert models.seed is not None
+        assert hyper is not None
+        ends = {}
+        for in_flight in (1, 4):
+            how = (people.tables, rows, models.alignment, models.seed, hyper, 3, in_flight)
+            alone = trained_alone(*how)
+            bottoms = {name: alone[name].features.bottom.state().digest for name in jobs}  # type: ignore[index, union-attr]
+            ends[in_flight] = (bottoms, alone["b"].labels.top.state().digest)  # type: ignore[index, union-attr]
+        report = models.ended[2].report
+        assert report is not None
+        assert (dict(report.bottoms), report.top) == ends[4]
+        assert ends[1] != ends[4]
+        assert {job.models.ended[2].bottom for job in jobs.values()} == set(ends[4][0].values())
+
+
+async def test_a_holder_states_its_defences_and_may_keep_the_score_to_itself() -> None:
+    people = People()
+    people.tables["a"].output_noise = OutputDefence(2.0, 0.1)
+    people.tables["b"].gradient_noise = GradientDefence("max-norm")
+    people.tables["b"].tells_score = False
+    async with vertical_mesh(people) as mesh:
+        await trigger(mesh.nodes["a"], 2)
+        await until(lambda: all(job_of(n).models.closed == 1 and not job_of(n).busy for n in mesh.nodes.values()))
+        for node in mesh.nodes.values():
+            vertical = node.job(T).vertical
+            assert vertical is not None
+            assert [holder.defences for holder in vertical.holders] == [
+                ["outputs are clipped to 2, with noise of 0.1 times that"],
+                ["gradients are stretched at random (max-norm)", "figures on hold-out rows are not told"],
+            ]
+        a, b = (mesh.nodes[name] for name in "ab")
+        assert a.job(T).post_fedavg_accuracy is None
+        assert b.job(T).post_fedavg_accuracy is not None
+        told = b.job(T).for_peers()
+        assert (told["pre_fedavg_accuracy"], told["post_fedavg_accuracy"]) == (None, None)
+        assert not any(told["metrics"].values())
+        assert {told["vertical"].get(name) for name in ("loss", "accuracy", "auc", "own", "gain")} == {None}
+
+
+async def test_a_plan_with_more_batches_in_flight_than_agreed_is_refused() -> None:
+    async with vertical_mesh(People()) as mesh:
+        await trigger(mesh.nodes["a"])
+        await until(lambda: all(job_of(n).models.closed == 0 and not job_of(n).busy for n in mesh.nodes.values()))
+        job = job_of(mesh.nodes["b"])
+        peer, key, hyper = PeerId("a"), RoundKey(1, PeerId("a")), job.settings.hyper
+        assert hyper is not None
+        job.receive(VerticalReceived(peer, key, "s", 0, (OfferPart(),), Params(), hyper))
+        assert isinstance(job.round, VerticalRound)
+        mine = job.round._position()
+        holders = {"a": mine.model_copy(update={"has_label": False}), "b": mine}
+        for count, refused in ((2, True), (1, False)):
+            begin = BeginPart(holders=holders, closed=0, aligns=False, seed=1, in_flight=count)
+            event = VerticalReceived(peer, key, "s", 1, (begin,), Params(), hyper)
+            if refused:
+                with pytest.raises(InvalidMessage, match="has 2 batches in flight, but the holders agree to 1"):
+                    job.receive(event)
+                assert job.round.begin is None
+            else:
+                job.receive(event)
+                assert job.round.begin == begin
 
 
 async def test_no_peer_can_download_a_model_of_a_holder() -> None:

@@ -9,7 +9,13 @@ import pytest
 from flnet.errors import BatchRefused
 from flnet.params.params import Params
 from flnet.protocol.vertical import Checkpoint, EpochClosedPart, PositionPart
-from flnet.rounds.vertical_models import VerticalModels, check_holders, common_epoch
+from flnet.rounds.vertical_models import (
+    VerticalModels,
+    agreed_in_flight,
+    check_holders,
+    common_epoch,
+    defences_of,
+)
 
 A, B, X = "a" * 64, "b" * 64, "c" * 64
 
@@ -96,3 +102,25 @@ def test_models_of_two_epochs_are_kept_and_come_back_after_a_restart() -> None:
     assert (read.ended[2].bottom, read.ended[2].report, read.ended[1].report) == (A, report, None)
     read.declare("i")
     assert read.alignment == models.alignment
+
+
+def test_no_holder_has_more_batches_in_flight_than_it_allows() -> None:
+    holders = {"a": position(inFlight=8), "b": position(inFlight=3), "c": position(inFlight=4)}
+    assert agreed_in_flight(holders) == 3
+    assert agreed_in_flight({**holders, "d": position()}) == 1
+
+
+def test_a_holder_states_its_defences_in_words() -> None:
+    assert defences_of(position()) == []
+    stated = position(
+        outputNoise={"clip": 4.0, "multiplier": 0.3},
+        gradientNoise={"rule": "isotropic", "scale": 10.0},
+        tellsScore=False,
+    )
+    assert defences_of(stated) == [
+        "outputs are clipped to 4, with noise of 0.3 times that",
+        "gradients have isotropic noise of scale 10",
+        "figures on hold-out rows are not told",
+    ]
+    stretched = position(gradientNoise={"rule": "max-norm", "scale": 1.0})
+    assert defences_of(stretched) == ["gradients are stretched at random (max-norm)"]

@@ -14,6 +14,7 @@ import numpy as np
 
 from flnet.algorithms.vertical.aligned_batches import AlignedBatches, seed_for
 from flnet.algorithms.vertical.alignment import Follower, Leader, follower, leader
+from flnet.algorithms.vertical.defences import GradientNoise, NormalSource, OutputNoise
 from flnet.algorithms.vertical.groups import Group, Positions
 from flnet.algorithms.vertical.holder import (
     Acceptance,
@@ -42,7 +43,7 @@ from flnet.text import text
 from flnet.vertical_trainer import ModelState, VerticalTrainer
 
 UNITS = 4  # of alignment work in one turn, a tenth of a second each
-MOST_EARLY = 256  # messages of the split network that wait until the rows are aligned here
+MOST_EARLY = 4  # messages of each holder, beyond batches in flight, that wait until the rows are aligned here
 FEWEST_ROWS = 2
 
 OWN = ("own-bottom", "own-top")  # models of the own columns alone, among what is saved
@@ -130,6 +131,7 @@ class Conversation:
         *,
         group: Group,
         secret: bytes,
+        noise: NormalSource,
         rows: Positions | None = None,
         alignment: str = "",
     ) -> None:
@@ -139,10 +141,11 @@ class Conversation:
         saved: of the epoch that is closed; without anything for new models.
         group: in which ids are blinded.
         secret: 32 bytes that are used for nothing else.
+        noise: for the defences that the trainer asks for.
         rows: of an alignment before, with its digest; they are not used where rows are aligned again.
         """
         self._me, self._session, self._begin, self._hyper = me, session, begin, hyper
-        self._trainer, self._saved = trainer, saved
+        self._trainer, self._saved, self._noise = trainer, saved, noise
         self._rows, self._alignment = rows, alignment
         self._node: SplitNode | None = None
         self._own: OwnModel | None = None
@@ -197,7 +200,7 @@ class Conversation:
             self._perform(self._machine.receive(message))
             return
         if self._node is None:
-            if len(self._early) >= MOST_EARLY:
+            if len(self._early) >= (self._begin.in_flight + MOST_EARLY) * len(self._begin.ids):
                 raise BatchRefused(text("too many messages came before the rows were aligned here"))
             self._early.append(message)
         else:
@@ -257,7 +260,12 @@ class Conversation:
             bottom.load(self._saved.state("bottom"))
         trainer = self._trainer
         return FeatureHolder(
-            self._me, plan, lambda places: trainer.features(rows[places]), bottom, closed=self._begin.closed
+            self._me,
+            plan,
+            lambda places: trainer.features(rows[places]),
+            bottom,
+            noise=OutputNoise.of(trainer.output_noise, self._noise),
+            closed=self._begin.closed,
         )
 
     def _label_holder(self, plan: SplitPlan, rows: Positions, batches: AlignedBatches) -> LabelHolder:
@@ -278,7 +286,10 @@ class Conversation:
                 raise TrainerError(text("the end of epoch {epoch} is not known here", self._begin.closed))
             top.load(self._saved.state("top"))
             report = report_in(self._saved.report, self._me)
-        return LabelHolder(self._me, plan, labels, top, report=report)
+        noise = GradientNoise.of(self._trainer.gradient_noise, self._noise)
+        return LabelHolder(
+            self._me, plan, labels, top, noise=noise, report=report, tells_score=self._trainer.tells_score
+        )
 
     def _own_model(self, plan: SplitPlan, rows: Positions) -> OwnModel | None:
         """The model of the own columns alone; None if it was not trained in the epochs before."""

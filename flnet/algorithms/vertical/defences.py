@@ -3,9 +3,10 @@
 Both are settings of the node that sends: a feature holder protects its outputs, a label holder its gradients. What
 they gain and cost is measured with `flnet.algorithms.vertical.leakage`.
 
-Noise is drawn from a source that is passed in, by the place where it is used. The same place gives the same noise: a
-batch that has to be sent again, because its epoch was repeated, is then sent as it was, and nobody can average two
-releases of it. The source must be secret and unpredictable for peers.
+Noise is drawn from a source that is passed in, by the place where it is used and by a digest of what it protects. So a
+batch that has to be sent again, because its epoch was repeated, is sent as it was, and nobody can average two releases
+of it. Other numbers at the same place get noise of their own, or the difference of the two releases would show the
+difference of the numbers. The source must be secret and unpredictable for peers.
 """
 
 from __future__ import annotations
@@ -15,20 +16,31 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
 from flnet.params.params import Array
+from flnet.vertical_trainer import GradientDefence, GradientRule, OutputDefence
 
 Rows = NDArray[np.float64]
-GradientRule = Literal["isotropic", "max-norm"]
 
 
 class NoisePlace(NamedTuple):
-    """Where noise is used: epoch, step, and on what."""
+    """Where noise is used: epoch, step, and on what.
+
+    Attributes:
+        content: digest of the numbers that are protected, and of the amount of noise.
+    """
 
     kind: Literal["training", "hold-out", "gradient"]
     epoch: int
     step: int
+    content: str = ""
+
+    def on(self, numbers: Array, *setting: object) -> NoisePlace:
+        """This place with its content."""
+        head = repr((setting, numbers.dtype.str, numbers.shape)).encode()
+        return self._replace(content=blake3(head + np.ascontiguousarray(numbers).tobytes()).hexdigest())
 
 
 class NormalSource(Protocol):
@@ -76,11 +88,17 @@ class OutputNoise:
         self.clip, self.multiplier = clip, multiplier
         self._source, self._released = source, released
 
+    @classmethod
+    def of(cls, setting: OutputDefence | None, source: NormalSource) -> OutputNoise | None:
+        """The defence that a trainer asks for."""
+        return None if setting is None else cls(setting.clip, setting.multiplier, source)
+
     def protect(self, outputs: Array, place: NoisePlace) -> Array:
         """What is sent in place of outputs (b, q)."""
         clipped = np.asarray(outputs, np.float64) * self._factor(outputs)[:, None]
         if self.multiplier:
-            clipped = clipped + self.multiplier * self.clip * self._source(place, clipped.shape)
+            noise = self._source(place.on(outputs, self.clip, self.multiplier), clipped.shape)
+            clipped = clipped + self.multiplier * self.clip * noise
         self._released(Release(place, len(outputs), self.multiplier))
         return np.asarray(clipped.astype(outputs.dtype))
 
@@ -124,12 +142,18 @@ class GradientNoise:
             raise ValueError(f"rule={rule!r}, scale={scale!r}")
         self.rule, self.scale, self._source = rule, scale, source
 
+    @classmethod
+    def of(cls, setting: GradientDefence | None, source: NormalSource) -> GradientNoise | None:
+        """The defence that a trainer asks for."""
+        return None if setting is None else cls(setting.rule, source, setting.scale)
+
     def protect(self, gradients: Array, place: NoisePlace) -> Array:
         """What is sent in place of gradients (b, q)."""
         rows, norms = np.asarray(gradients, np.float64), norms_of(gradients)
         longest = float(norms.max(initial=0.0))
         if longest == 0:
             return gradients
+        place = place.on(gradients, self.rule, self.scale)
         if self.rule == "isotropic":
             spread = longest * (self.scale / rows.shape[1]) ** 0.5
             return np.asarray((rows + spread * self._source(place, rows.shape)).astype(gradients.dtype))

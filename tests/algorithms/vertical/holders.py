@@ -25,6 +25,7 @@ class Table(VerticalTrainer):
 
     label = "People"
     defaults = HyperParams(e=3, u=0.05, b=16)
+    hidden: tuple[int, ...] = (4,)  # layers of the top model
 
     def __init__(
         self, ids: Ids, x: Array | None, y: Array | None = None, width: int = 3, optimiser: Optimiser = "adam"
@@ -56,7 +57,7 @@ class Table(VerticalTrainer):
     def top_model(self, width: int, seed: int, hyper: HyperParams) -> TopModel | None:
         if self.y is None:
             return None
-        layers = Layers((width, 4, 1))
+        layers = Layers((width, *self.hidden, 1))
         return DenseTop(layers, layers.initial(seed), self.optimiser, hyper.u)
 
     def data_info(self) -> DataInfo:
@@ -96,6 +97,7 @@ def trained_alone(
     seed: int,
     hyper: HyperParams,
     epochs: int,
+    in_flight: int = 1,
 ) -> dict[PeerId, SplitNode]:
     """The same split network without job and wire: all nodes in this process.
 
@@ -105,7 +107,7 @@ def trained_alone(
     count = len(next(iter(rows.values())))
     widths = {PeerId(node): table.width for node, table in tables.items() if table.x is not None}
     labelled = {PeerId(node): None for node, table in tables.items() if table.y is not None}
-    plan = SplitPlan(widths, labelled, AlignedBatches(count, hyper.b, seed, alignment))
+    plan = SplitPlan(widths, labelled, AlignedBatches(count, hyper.b, seed, alignment), in_flight)
     nodes = {
         PeerId(node): _node(PeerId(node), table, rows[node], plan, seed, hyper) for node, table in tables.items()
     }

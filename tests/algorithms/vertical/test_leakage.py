@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from flnet.algorithms.vertical.defences import (
     GradientNoise,
-    GradientRule,
     NoisePlace,
     OutputNoise,
     Release,
@@ -24,6 +23,7 @@ from flnet.algorithms.vertical.leakage import (
 )
 from flnet.datasets.metrics import auc
 from flnet.params.params import Array
+from flnet.vertical_trainer import GradientRule
 from tests.algorithms.vertical.networks import normal
 
 PLACE = NoisePlace("training", 0, 3)
