@@ -10,13 +10,13 @@ import hashlib
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, get_args
 
 from flnet.cli.commands import cli
 from flnet.node.core import NodeCore, Owned
 from flnet.params.params import Params, TrainerId
 from flnet.params.quantization import lowered
-from flnet.protocol import messages
+from flnet.protocol import messages, vertical
 from flnet.protocol.effects import (
     Average,
     Effect,
@@ -192,17 +192,27 @@ CODECS: dict[str, Any] = {
 }
 
 
+def part_kinds() -> set[str]:
+    """Of all parts of messages of vertical jobs."""
+    kinds = get_args(vertical.ControlPart) + get_args(vertical.TalkPart)
+    return {kind.model_fields["kind"].default for kind in kinds}
+
+
+def _message(kind: str) -> Any:
+    return getattr(vertical if kind.startswith("Vertical") else messages, kind)
+
+
 def encoded(kind: str, fields: Mapping[str, Any], arrays: Mapping[str, Any] | None, form: str) -> bytes:
     """The body of a message in a form: json, float32, or rounded to float16 or int8."""
     params = None if arrays is None else Params(arrays)
     if params is not None and form in ("float16", "int8", "int8-blocks"):
         params, _ = lowered(params, None, form)  # type: ignore[arg-type]
-    return bytes(CODECS[form].encode(Packet(getattr(messages, kind).read(dict(fields)), params)))
+    return bytes(CODECS[form].encode(Packet(_message(kind).read(dict(fields)), params)))
 
 
 def encoded_again(kind: str, body: bytes, form: str) -> tuple[bytes, dict[str, list[Any]]]:
     """What a body becomes that is read and written; and the shape, dtype and digest of each array in it."""
-    packet = CODECS[form].decode(getattr(messages, kind), body)
+    packet = CODECS[form].decode(_message(kind), body)
     arrays = packet.params or {}
     read = {name: [list(one.shape), one.dtype.name, _digest(Params({name: one}))] for name, one in arrays.items()}
     return bytes(CODECS[form].encode(packet)), read

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.frozen.wire_cases import BASE, DIGEST, Case, cases, large, small
+from tests.frozen.wire_cases import BASE, DIGEST, PARTS, Case, cases, large, small
 
 from . import golden, internals
 
@@ -52,6 +52,10 @@ def test_they_are_recorded() -> None:
     bodies = {name: recorded(case) for name, case in CASES.items()}
     read = {name: reread(bodies[name], CASES[name].kind) for name in bodies}
     golden.check(NAME, {"bodies": bodies, "read": read, "others": others()})
+
+
+def test_each_kind_of_part_of_a_vertical_job_is_recorded() -> None:
+    assert {part["kind"] for part in PARTS.values()} == internals.part_kinds()
 
 
 @pytest.mark.skipif(golden.is_recording(), reason="test_they_are_recorded makes the recording")

@@ -112,3 +112,83 @@ def cases() -> Iterator[Case]:
     yield Case("trigger", "Trigger", {"trainerId": "MNIST", "rounds": 3, "federatedLearningParams": HYPER})
     yield Case("trigger until", "Trigger", {"trainerId": "MNIST", "until": "accuracy>=0.98"})
     yield Case("answer to trigger", "Triggered", {"trainerId": "MNIST", "round": 8})
+    yield from vertical_cases()
+
+
+POSITION = {
+    "kind": "position",
+    "columns": 3,
+    "names": ["age", "Größe"],
+    "hasLabel": True,
+    "severalLabels": True,
+    "width": 16,
+    "rows": 1200,
+    "rule": "flnet-ids-1",
+    "group": "edwards25519",
+    "seed": 11,
+    "number": 6,
+    "checkpoints": [
+        {"epoch": 4, "bottom": DIGEST, "bottoms": None},
+        {"epoch": 5, "bottom": BASE, "bottoms": {"north": BASE, "west": DIGEST}},
+    ],
+    "alignment": DIGEST,
+    "alignedWith": ["north", "west"],
+    "outputNoise": {"clip": 4.0, "multiplier": 0.3},
+    "gradientNoise": {"rule": "isotropic", "scale": 10.0},
+    "tellsScore": False,
+    "inFlight": 4,
+}
+OTHER_POSITION = {
+    **{"columns": 0, "hasLabel": False, "width": 0, "rows": 9, "rule": "flnet-ids-1", "group": "edwards25519"},
+    **{"kind": "position", "seed": 0, "number": -1},
+}
+CLOSED = {"kind": "epoch-closed", "epoch": 5, "loss": 0.25, "bottoms": {"north": DIGEST}, "top": BASE}
+SCORE = {"accuracy": 0.8125, "examples": 240, "metrics": {"loss": 0.5, "auc": 0.875}}
+BATCH = {"epoch": 5, "step": 17, "batch": DIGEST}
+TERMS = {"protocol": "flnet-psi-1", "rule": "flnet-ids-1", "group": "edwards25519", "count": 1200, "chunk": 1024}
+PARTS: Mapping[str, Mapping[str, Any]] = {
+    "offer": {"kind": "offer", "afresh": True},
+    "position": POSITION,
+    "position of little": OTHER_POSITION,
+    "begin": {
+        **{"kind": "begin", "holders": {"north": POSITION, "west": OTHER_POSITION}},
+        **{"closed": 5, "aligns": True, "seed": 11, "inFlight": 1},
+    },
+    "alive": {"kind": "alive"},
+    "abandon": {"kind": "abandon", "again": True, "reason": "west is not reachable"},
+    "opening": {"kind": "opening", **TERMS},
+    "acceptance": {"kind": "acceptance", "count": 900},
+    "pair key": {"kind": "pair-key"},
+    "chunk": {"kind": "chunk", "list": "blinded", "number": 0, "total": 2},
+    "outputs": {"kind": "outputs", **BATCH},
+    "outputs of hold-out rows": {"kind": "outputs", **BATCH, "holdOut": True},
+    "gradients": {"kind": "gradients", **BATCH},
+    "bottom closed": {"kind": "bottom-closed", "epoch": 5, "digest": DIGEST},
+    "top shared": {"kind": "top-shared", "epoch": 5, "examples": 960},
+    "epoch closed": {**CLOSED, "score": SCORE},
+    "epoch closed without score": CLOSED,
+    "resumed": {"kind": "resumed", "epoch": 4, "digest": DIGEST},
+}
+"""Each kind of part of a VerticalMessage."""
+ARRAYS: Mapping[str, Mapping[str, Any]] = {
+    "pair key": {"items": np.arange(32, dtype=np.uint8).reshape(1, 32)},
+    "chunk": {"items": np.arange(64, dtype=np.uint8).reshape(2, 32)},
+    "outputs": {"values": np.array([[0.1, -2.5], [3e-20, 7.0]], np.float32)},
+    "outputs of hold-out rows": {"values": np.array([[1 / 3, 2**-40]], np.float64)},
+    "gradients": {"values": np.array([[0.0, -1e-8]], np.float32)},
+    "top shared": {"w0": np.array([[0.1], [0.2]], np.float32), "b0": np.array([0.5], np.float32)},
+}
+
+
+def vertical_cases() -> Iterator[Case]:
+    """What holders of different columns say to each other: each part alone, and several in one message."""
+    head = {**ROUND, "initiator": "west", "session": "f3a1.4"}
+    for name, part in PARTS.items():
+        arrays = {f"0/{key}": array for key, array in ARRAYS.get(name, {}).items()} or None
+        yield Case(f"vertical: {name}", "VerticalMessage", {**head, "number": 3, "parts": [part]}, arrays)
+    several = ("resumed", "outputs", "outputs of hold-out rows")
+    arrays = {f"{at}/{key}": a for at, name in enumerate(several) for key, a in ARRAYS.get(name, {}).items()}
+    parts = [PARTS[name] for name in several]
+    yield Case("vertical: several parts", "VerticalMessage", {**head, "number": 0, "parts": parts}, arrays)
+    yield Case("vertical: without a number", "VerticalMessage", {**head, "parts": [PARTS["abandon"]]})
+    yield Case("answer to vertical", "VerticalReply", {"iAm": ME, "session": "f3a1.4", "round": 7})
