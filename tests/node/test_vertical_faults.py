@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import orjson
 import pytest
 
-from flnet.errors import ParamsRefused, RoundAhead
+from flnet.errors import BatchRefused, NotAnnounced, ParamsRefused, PeerError, RoundAhead, TooManyMessages
+from flnet.node import inbound
 from flnet.params.params import Params, PeerId
 from flnet.protocol.events import PeerLost, PeerSeen, VerticalReceived
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import RoundKey
-from flnet.protocol.vertical import OfferPart
+from flnet.protocol.vertical import OfferPart, VerticalMessage
+from flnet.security.rate_limits import Buckets
 from flnet.store.sqlite_store import DiskStore
 from flnet.wire.memory import NetworkFaults
 from tests.algorithms.vertical.holders import People
@@ -224,3 +227,58 @@ async def test_an_offer_of_a_round_or_hyper_parameters_beyond_all_bounds_is_refu
         with pytest.raises(error):
             job.receive(offer)
         assert (job.number, job.busy) == (1, False)
+
+
+async def test_a_job_that_is_faster_than_the_rate_limit_is_slowed_down_and_ends_as_without_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused: list[str] = []
+    take = Buckets.take
+
+    def counted(buckets: Buckets, caller: str) -> float:
+        seconds = take(buckets, caller)
+        refused.extend([caller] if seconds else [])
+        return seconds
+
+    monkeypatch.setattr(inbound, "VERTICAL_BURST", 5.0)
+    monkeypatch.setattr(inbound, "VERTICAL_PER_SECOND", 10.0)
+    monkeypatch.setattr(Buckets, "take", counted)
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 2)
+        assert len(refused) > 5
+        assert [record["outcome"] for record in job_of(mesh.nodes["b"]).records()] == [
+            f"epoch {epoch} of the models has ended" for epoch in range(2)
+        ]
+        must_agree(mesh)
+
+
+async def test_a_stranger_that_sends_fast_is_slowed_down_and_holders_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A node that is no member has no part at all; one that names itself like a holder is counted by its address."""
+    monkeypatch.setattr(inbound, "VERTICAL_BURST", 100.0)
+    monkeypatch.setattr(inbound, "VERTICAL_PER_SECOND", 0.001)
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+
+        async def refusal(name: str) -> type[Exception]:
+            fields = {
+                "iAm": {"id": name, "ip": "10.6.6.6", "port": "4000"},
+                "trainerId": T,
+                "round": 0,
+                "federatedLearningParams": {"e": 1, "u": 0.05, "b": 16},
+                **{"session": "s", "number": 1, "parts": [{"kind": "alive"}]},
+            }
+            with pytest.raises(PeerError) as caught:
+                await mesh.nodes["a"].receive(
+                    VerticalMessage.path, orjson.dumps(fields), "application/json", "10.6.6.6"
+                )
+            return type(caught.value)
+
+        assert {await refusal("mallory") for _ in range(110)} == {NotAnnounced}
+        assert [await refusal("b") for _ in range(110)] == [BatchRefused] * 100 + [TooManyMessages] * 10
+        await trained(mesh, "c", 1)
+        assert [record["outcome"] for record in job_of(mesh.nodes["a"]).records()] == [
+            "epoch 0 of the models has ended"
+        ]

@@ -21,7 +21,9 @@ from werkzeug.routing import RequestRedirect
 
 from flnet.errors import NotReady, OtherMesh, SignatureNeeded, SignInNeeded, TooManyMessages
 from flnet.names import DEFAULT_MESH
+from flnet.node.inbound import VERTICAL_BURST, VERTICAL_PER_SECOND
 from flnet.node.interface import Node
+from flnet.protocol.vertical import VerticalMessage
 from flnet.security.rate_limits import Buckets, network_of
 from flnet.settings import Settings
 from flnet.text import text
@@ -83,6 +85,7 @@ class Admission:
         self._routes = {(route.method, route.rule): route for route in routes}
         self._names = host_names(node, settings)
         self._messages = Buckets(BURST, PER_SECOND)
+        self._vertical = Buckets(VERTICAL_BURST, VERTICAL_PER_SECOND)
         self._under_way: weakref.WeakSet[LimitedBody] = weakref.WeakSet()
         self._other_meshes = set[tuple[str, str]]()  # whose refusal people heard of, by caller and name
         self.memory = BodyMemory(memory_bytes())
@@ -121,10 +124,16 @@ class Admission:
     def limit_messages(self) -> None:
         """Limit messages of other nodes by the address they come from, before anything costly is done for them.
 
+        Messages of vertical jobs are counted apart: a job sends some for each batch, and must neither be slowed down
+        by the limit for all others, nor keep a node from being probed.
+
         Raises:
             TooManyMessages: the address has used its rate.
         """
-        if _is_message() and (seconds := self._messages.take(network_of(caller_ip()))):
+        if not _is_message():
+            return
+        buckets = self._vertical if request.path == VerticalMessage.path else self._messages
+        if seconds := buckets.take(network_of(caller_ip())):
             raise TooManyMessages(seconds)
 
     def check_host(self) -> None:

@@ -119,6 +119,30 @@ async def test_a_flood_from_one_address_is_told_when_to_come_again(
     assert await refusal(trigger) == (401, "sign_in_needed")  # people are not counted with nodes
 
 
+async def test_messages_of_vertical_jobs_are_limited_apart_from_all_others_and_by_address(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stranger that sends them fast is slowed down; members at other addresses are not, nor are other messages."""
+    for name, number in {
+        "BURST": 5,
+        "PER_SECOND": 0.001,
+        "VERTICAL_BURST": 30,
+        "VERTICAL_PER_SECOND": 0.001,
+    }.items():
+        monkeypatch.setattr(admission, name, number)
+    client = create_app(node, SETTINGS).test_client()
+
+    async def send(address: str) -> int:
+        scope = {"client": (address, 1)}
+        return (await client.post("/training/vertical", data=b"{}", headers=JSON, scope_base=scope)).status_code
+
+    statuses = [await send("10.0.0.1") for _ in range(40)]
+    assert [status == 429 for status in statuses] == [False] * 30 + [True] * 10
+    assert await send("10.0.0.2") != 429
+    assert [(await announce(client)).status_code for _ in range(7)] == [201] * 5 + [429] * 2
+    assert await send("10.0.0.3") != 429
+
+
 async def test_one_caller_of_many_meshes_leaves_few_events_and_keeps_others_from_none(
     client: Client, node: FakeNode
 ) -> None:
