@@ -67,14 +67,19 @@ class Mesh:
     async def add(
         self,
         name: str,
-        trainer: Trainer,
+        trainer: Trainer | None,
         bootstrap: tuple[str, ...] = (),
         store: Store | None = None,
         key: str | None = None,
         files: Sequence[TrainerFile] = (),
+        pool: InlineQueue | None = None,
         **settings: Any,
     ) -> NodeRuntime:
-        """Start a node; `bootstrap` names nodes that were added before. One of a known name takes its place."""
+        """Start a node; `bootstrap` names nodes that were added before. One of a known name takes its place.
+
+        Args:
+            pool: that makes its trainers itself.
+        """
         before = self.nodes.get(name)
         port = before.me.port if before else 4000 + len(self.nodes)
         me = Peer(id=name, ip="127.0.0.1", port=port)
@@ -92,7 +97,7 @@ class Mesh:
             chosen,
             me,
             [MNIST_3_7],
-            pool=InlineQueue({MNIST_3_7: trainer}),
+            pool=pool or InlineQueue({MNIST_3_7: trainer} if trainer else {}),
             transport=self.network.transport(me.address, signs.signer if signs else None),
             store=store,
             files=files,

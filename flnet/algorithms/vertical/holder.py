@@ -458,7 +458,11 @@ class Holder(ABC):
         self._todo.clear()
         if not len(rows):
             names = ", ".join(self.terms.holders)
-            return [Failed(AlignmentRefused(text("{holders} have no id in common", names)))]
+            words = text(
+                "{holders} have no id in common; they have to write ids alike (prefixes, hyphens and leading zeros count)",
+                names,
+            )
+            return [Failed(AlignmentRefused(words))]
         digest = blake3(self._binding + len(rows).to_bytes(8) + tokens.tobytes()).hexdigest()
         return [Aligned(Agreement(self.terms.session, self.terms.holders, rows, digest))]
 
