@@ -30,6 +30,7 @@ from flnet.trainer import DataInfo, HyperParams, Meaning, NotOffered, Score, Tra
 __all__ = [
     "BottomModel",
     "GradientDefence",
+    "KeyHolderTrainer",
     "MakeVerticalTrainer",
     "ModelState",
     "OutputDefence",
@@ -39,6 +40,7 @@ __all__ = [
     "VerticalTrainer",
 ]
 
+Method = Literal["split-network", "encrypted-regression"]
 GradientRule = Literal["isotropic", "max-norm"]
 
 
@@ -221,6 +223,9 @@ class TopModel(SplitModel):
 class VerticalTrainer(ABC):
     """One node's columns or labels, or both, with the models for them.
 
+    With the method "encrypted-regression" there are no models: columns and labels are enough. Columns have to be
+    standardised then, and labels are 0 and 1. A node without columns and labels holds the key (`KeyHolderTrainer`).
+
     Attributes:
         label: the name for people; the id if empty.
         defaults: epochs, learning rate and batch size; they are the same on all nodes.
@@ -233,6 +238,7 @@ class VerticalTrainer(ABC):
         in_flight: how many batches this node lets be under way at once, 1 to 64; the smallest number of all nodes
             counts. With 1, training is that of the whole network in one place; with more, waiting for the network
             overlaps with computing, and gradients are up to `in_flight` - 1 steps late.
+        method: how the nodes train; it is the same on all nodes.
     """
 
     label: str = ""
@@ -242,6 +248,7 @@ class VerticalTrainer(ABC):
     gradient_noise: GradientDefence | None = None
     tells_score: bool = True
     in_flight: int = 1
+    method: Method = "split-network"
 
     @abstractmethod
     def identifiers(self) -> Sequence[str]:
@@ -288,6 +295,24 @@ class VerticalTrainer(ABC):
     def data_info(self) -> DataInfo:
         """Description of this node's columns and labels."""
         return DataInfo(source=text("not described"), rows={})
+
+
+class KeyHolderTrainer(VerticalTrainer):
+    """A node that holds the key of an encrypted regression, and no data of the job.
+
+    Its defaults bound what other nodes may ask for, as those of any trainer do.
+    """
+
+    method = "encrypted-regression"
+    defaults: HyperParams = HyperParams(e=1, u=0.05, b=256)
+
+    def identifiers(self) -> Sequence[str]:
+        """None: this node has no rows."""
+        return ()
+
+    def data_info(self) -> DataInfo:
+        """There are no data."""
+        return DataInfo(source=text("none: this node holds the key"), rows={})
 
 
 MakeVerticalTrainer = Callable[[TrainerSettings], VerticalTrainer]

@@ -12,7 +12,14 @@ from flnet.datasets.no_code import OwnColumns
 from flnet.datasets.no_code_columns import Columns, read_columns
 from flnet.text import text
 from flnet.trainer import Array, DataInfo, HyperParams, NotOffered, TrainerSettings
-from flnet.vertical_trainer import BottomModel, GradientDefence, OutputDefence, TopModel, VerticalTrainer
+from flnet.vertical_trainer import (
+    BottomModel,
+    GradientDefence,
+    KeyHolderTrainer,
+    OutputDefence,
+    TopModel,
+    VerticalTrainer,
+)
 
 
 class OwnColumnsTrainer(VerticalTrainer):
@@ -21,7 +28,7 @@ class OwnColumnsTrainer(VerticalTrainer):
     def __init__(self, own: OwnColumns, columns: Columns) -> None:
         self._own, self._columns = own, columns
         self.label = own.label
-        self.defaults = HyperParams(e=1, u=own.rate, b=own.batch)
+        self.defaults, self.method = _defaults(own), own.method
         self.several_labels = own.several_labels
         if own.output_noise is not None:
             self.output_noise = OutputDefence(own.output_noise.clip, own.output_noise.multiplier)
@@ -43,6 +50,8 @@ class OwnColumnsTrainer(VerticalTrainer):
 
     def features(self, rows: Array) -> Array:
         """Standardised numbers, and an input for each category."""
+        if not self._columns.x.shape[1]:
+            raise NotOffered(text("this trainer has no features"))
         return self._columns.x[rows]
 
     def labels(self, rows: Array) -> Array:
@@ -54,14 +63,14 @@ class OwnColumnsTrainer(VerticalTrainer):
     def bottom_model(self, seed: int, hyper: HyperParams) -> BottomModel | None:
         """Dense layers with ReLU; None without features."""
         inputs = self._columns.x.shape[1]
-        if not inputs:
+        if not inputs or self._own.is_encrypted:
             return None
         layers = Layers((inputs, *self._own.hidden, self._own.width), relu_at_end=True)
         return DenseBottom(layers, layers.initial(seed), "adam", hyper.u)
 
     def top_model(self, width: int, seed: int, hyper: HyperParams) -> TopModel | None:
         """Dense layers with ReLU; None without labels."""
-        if self._columns.y is None:
+        if self._columns.y is None or self._own.is_encrypted:
             return None
         count = len(self._columns.classes)
         layers = Layers((width, *self._own.hidden, 1 if count == 2 else count))
@@ -73,6 +82,20 @@ class OwnColumnsTrainer(VerticalTrainer):
         return DataInfo(source=self._own.data, rows={"train": len(self._columns.ids)}, classes=classes)
 
 
-def make_own_columns(own: OwnColumns, settings: TrainerSettings) -> OwnColumnsTrainer:
+class OwnKeyTrainer(KeyHolderTrainer):
+    """The key of an encrypted regression: a file without data."""
+
+    def __init__(self, own: OwnColumns) -> None:
+        self.label, self.defaults = own.label, _defaults(own)
+
+
+def _defaults(own: OwnColumns) -> HyperParams:
+    rate, batch = own.hyper
+    return HyperParams(e=1, u=rate, b=batch)
+
+
+def make_own_columns(own: OwnColumns, settings: TrainerSettings) -> VerticalTrainer:
     """Called once in the training child."""
+    if own.holds_key:
+        return OwnKeyTrainer(own)
     return OwnColumnsTrainer(own, read_columns(own.path(settings), own))

@@ -16,8 +16,11 @@ from typing import Any, NoReturn
 import numpy as np
 from blake3 import blake3
 
-from flnet.algorithms.vertical.conversation import Conversation, HolderTurn, Saved, Sent
+from flnet.algorithms.vertical.aligning import Sent
+from flnet.algorithms.vertical.conversation import Conversation, HolderTurn, Saved
 from flnet.algorithms.vertical.defences import NormalSource
+from flnet.algorithms.vertical.encrypted_conversation import EncryptedConversation
+from flnet.algorithms.vertical.encryption import Encryption
 from flnet.algorithms.vertical.groups import Group
 from flnet.algorithms.vertical.holder import SEED_BYTES
 from flnet.algorithms.vertical.identifiers import RULE, normalised_column
@@ -27,7 +30,8 @@ from flnet.params.params import Array, Params, PeerId, is_finite
 from flnet.protocol.effects import OpenEpoch
 from flnet.protocol.events import Declaration, TalkSent, VerticalDone
 from flnet.protocol.messages import HyperParams
-from flnet.protocol.vertical import MAX_IN_FLIGHT, BeginPart, EpochClosedPart
+from flnet.protocol.vertical import ENCRYPTED, MAX_IN_FLIGHT, BeginPart, EpochClosedPart
+from flnet.security.ckks import CKKS
 from flnet.security.noise import SecretNormal
 from flnet.security.prime_group import ed25519_group
 from flnet.text import text
@@ -59,6 +63,8 @@ class VerticalTurn:
     rows: Array | None = None
     alignment: str = ""
     own: Mapping[str, float] | None = None
+    common: int | None = None
+    warnings: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -91,19 +97,21 @@ class VerticalHost(Trainer):
         group: Callable[[], Group] = ed25519_group,
         secret: Callable[[], bytes] = lambda: secrets.token_bytes(SEED_BYTES),
         noise: NormalSource | None = None,
+        encryption: Encryption = CKKS,
     ) -> None:
         """Args:
         name: of the trainer, for messages.
         group: in which ids are blinded.
         secret: for each alignment another one.
         noise: for defences; None for one whose key is forgotten with this object.
+        encryption: of regressions.
         """
         self.trainer, self._name, self._group, self._secret = trainer, name, group, secret
-        self._noise = noise or SecretNormal()
+        self._noise, self._encryption = noise or SecretNormal(), encryption
         self._session, self._conversation = "", None
         self.label = trainer.label
 
-    _conversation: Conversation | None
+    _conversation: Conversation | EncryptedConversation | None
 
     # --- what it does not offer
 
@@ -145,22 +153,20 @@ class VerticalHost(Trainer):
 
     def _position(self, seed: int) -> dict[str, Any]:
         """What this node holds: JSON-ready data, and `ids`, by which changed data are noticed; that is told to nobody."""
-        trainer = self.trainer
-        ids = self._ids()
-        hyper = HyperParams(e=1, u=trainer.defaults.u, b=trainer.defaults.b)
-        bottom = trainer.bottom_model(0, hyper)
-        columns = 0 if bottom is None else self._checked_features(len(ids))
+        trainer, ids = self.trainer, self._ids()
+        is_encrypted = trainer.method == ENCRYPTED
+        columns, width = self._encrypted_features(len(ids)) if is_encrypted else self._split_features(len(ids))
         has_label = self._has_label(len(ids))
-        if bottom is None and not has_label:
+        if not width and not has_label and (ids or not is_encrypted):
             raise TrainerError(text("there is neither a feature column nor a label column"))
-        self._check_settings(has_features=bottom is not None, has_label=has_label)
+        self._check_settings(has_features=width > 0, has_label=has_label)
         noise = {"outputNoise": trainer.output_noise, "gradientNoise": trainer.gradient_noise}
         return {
             "columns": len(trainer.columns()) or columns,
             "names": [name[:200] for name in trainer.shared_columns()][:1000],
             "hasLabel": has_label,
             "severalLabels": trainer.several_labels,
-            "width": 0 if bottom is None else bottom.width,
+            "width": width,
             "rows": len(ids),
             "rule": RULE,
             "group": self._group().name,
@@ -169,6 +175,8 @@ class VerticalHost(Trainer):
             **{name: asdict(setting) for name, setting in noise.items() if setting is not None},
             "tellsScore": trainer.tells_score,
             "inFlight": trainer.in_flight,
+            "method": trainer.method,
+            "scheme": self._encryption.name() if is_encrypted else "",
         }
 
     def _check_settings(self, *, has_features: bool, has_label: bool) -> None:
@@ -189,7 +197,25 @@ class VerticalHost(Trainer):
                 text("expected in_flight from 1 to {most}, got {value}", MAX_IN_FLIGHT, repr(trainer.in_flight))
             )
 
+    def _split_features(self, count: int) -> tuple[int, int]:
+        """The number of feature columns, and of the outputs of the bottom model."""
+        trainer = self.trainer
+        bottom = trainer.bottom_model(0, HyperParams(e=1, u=trainer.defaults.u, b=trainer.defaults.b))
+        return (0, 0) if bottom is None else (self._checked_features(count), bottom.width)
+
+    def _encrypted_features(self, count: int) -> tuple[int, int]:
+        """The number of feature columns, which are the inputs of the regression."""
+        if not count:
+            return 0, 0
+        try:
+            columns = self._checked_features(count)
+        except NotOffered:
+            return 0, 0
+        return columns, columns
+
     def _ids(self) -> list[str]:
+        if self.trainer.method == ENCRYPTED and not len(self.trainer.identifiers()):
+            return []  # a key holder
         return normalised_column(list(self.trainer.identifiers()))
 
     def _checked_features(self, count: int) -> int:
@@ -214,6 +240,8 @@ class VerticalHost(Trainer):
         return columns
 
     def _has_label(self, count: int) -> bool:
+        if not count:
+            return False
         try:
             labels = np.asarray(self.trainer.labels(np.arange(count)))
         except NotOffered:
@@ -232,22 +260,21 @@ class VerticalHost(Trainer):
         """
         report = None if opened.report is None else EpochClosedPart.model_validate(opened.report)
         with _in_words():
-            self._conversation = Conversation(
-                PeerId(opened.me),
-                opened.session,
-                BeginPart.model_validate(opened.begin),
-                opened.hyper,
-                self.trainer,
-                self._ids() if opened.begin["aligns"] else (),
-                Saved(opened.params, report),
-                group=self._group(),
-                secret=self._secret(),
-                noise=self._noise,
-                rows=opened.rows,
-                alignment=opened.alignment,
-            )
+            self._conversation = self._conversation_of(opened, Saved(opened.params, report))
             self._session = opened.session
             return _result(self._conversation.start())
+
+    def _conversation_of(self, opened: Opened, saved: Saved) -> Conversation | EncryptedConversation:
+        begin = BeginPart.model_validate(opened.begin)
+        given: dict[str, Any] = {
+            **{"me": PeerId(opened.me), "session": opened.session, "begin": begin, "hyper": opened.hyper},
+            **{"trainer": self.trainer, "ids": self._ids() if begin.aligns else [], "saved": saved},
+            **{"group": self._group(), "secret": self._secret()},
+            **{"rows": opened.rows, "alignment": opened.alignment},
+        }
+        if begin.method == ENCRYPTED:
+            return EncryptedConversation(**given, encryption=self._encryption)
+        return Conversation(**given, noise=self._noise)
 
     def go_on(self, session: str, received: Sequence[Mapping[str, Any]]) -> VerticalTurn:
         """Take messages of other holders, and work on.
@@ -292,6 +319,8 @@ def _result(turn: HolderTurn) -> VerticalTurn:
         turn.rows,
         turn.alignment,
         turn.own,
+        turn.common,
+        list(turn.warnings),
     )
 
 
@@ -312,7 +341,8 @@ def done(turn: VerticalTurn, session: str) -> VerticalDone:
     )
     rows = None if turn.rows is None else Params({"rows": turn.rows})
     figures = (turn.stage, turn.step, turn.steps, turn.more, turn.bottom)
-    return VerticalDone(session, sent, *figures, turn.params, own, report, rows, turn.alignment, turn.own)
+    ended = (turn.params, own, report, rows, turn.alignment)
+    return VerticalDone(session, sent, *figures, *ended, turn.own, turn.common, tuple(turn.warnings))
 
 
 def _sent(one: Sent) -> Mapping[str, Any]:

@@ -214,13 +214,21 @@ class OwnGradientNoise(_Setting):
         return self
 
 
+_NETWORK_OPTIONS = (
+    *("hidden", "width", "several_labels"),
+    *("output_noise", "gradient_noise", "tells_score", "in_flight"),
+)
+
+
 class OwnColumns(Own):
     """kind = "vertical": a CSV or Parquet file with this node's columns of people whom other nodes know, too."""
 
     kind: Literal["vertical"]
+    data: Annotated[str, Field(max_length=4096)] = ""
+    method: Literal["split-network", "encrypted-regression"] = "split-network"
     rate: float = Field(default=0.005, gt=0, le=1_000)
     batch: int = Field(default=64, ge=1, le=1_000_000)
-    id: Name
+    id: Name = ""
     target: Name | None = None
     features: Annotated[list[Name], AfterValidator(_different)] | None = None
     ignore: Names | None = None
@@ -239,6 +247,7 @@ class OwnColumns(Own):
         for name in ("epochs", "split"):
             if name in self.model_fields_set:
                 raise ValueError(text("{key} is no option of kind = vertical", name))
+        self._check_method()
         for name in ("gradient_noise", "tells_score"):
             if name in self.model_fields_set and not self.target:
                 raise ValueError(text("{key} is for nodes with a label; it needs target", name))
@@ -253,6 +262,39 @@ class OwnColumns(Own):
                     )
                 seen[name] = use
         return self
+
+    def _check_method(self) -> None:
+        if self.is_encrypted:
+            for name in _NETWORK_OPTIONS:
+                if name in self.model_fields_set:
+                    raise ValueError(text("{key} is no option of method = encrypted-regression", name))
+        if self.holds_key:
+            for name in ("id", "target", "features", "ignore", "share_names", "separator"):
+                if name in self.model_fields_set:
+                    raise ValueError(
+                        text("{key} is for a node with data; a node without data holds the key only", name)
+                    )
+            return
+        for name in ("data", "id"):
+            if not getattr(self, name):
+                raise ValueError(text("{key} is missing", name))
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the nodes train an encrypted regression."""
+        return self.method == "encrypted-regression"
+
+    @property
+    def holds_key(self) -> bool:
+        """Whether this node holds the key of an encrypted regression: it has no data of the job."""
+        return self.is_encrypted and not self.data
+
+    @property
+    def hyper(self) -> tuple[float, int]:
+        """Rate and rows of a batch, with other defaults for encrypted regression."""
+        usual = (0.05, 256) if self.is_encrypted else (self.rate, self.batch)
+        stated = self.model_fields_set
+        return (self.rate if "rate" in stated else usual[0]), (self.batch if "batch" in stated else usual[1])
 
 
 AnyOwn = OwnImages | OwnTable | OwnColumns

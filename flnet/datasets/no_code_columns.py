@@ -3,6 +3,7 @@
 Nothing is agreed with other nodes but the ids. Numbers are standardised by this node's own rows. A column with a cell
 that is no number is one of categories, with an input for each of its values. What a spreadsheet may have done to the
 file is refused in words: ids with an exponent, numbers with a decimal comma, another separator, words for a missing value.
+For encrypted regression the inputs of categories are standardised, too, and values far from the mean are cut.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from flnet.algorithms.vertical.identifiers import EXACT_BITS
+from flnet.algorithms.vertical.taylor_regression import standardise
 from flnet.datasets.no_code import OwnColumns
 from flnet.datasets.tables import ABSENT, BadRow, shown, text_rows
 from flnet.errors import TrainerError
@@ -26,6 +28,7 @@ MOST_CLASSES = 1000
 _EXPONENT = re.compile(r"[+-]?\d+([.,]\d+)?[eE]\+\d+")
 _FLOAT = re.compile(r"-?(\d+)\.0+")
 _DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
+MOST_DEVIATIONS = 5.0  # from the mean, of inputs of an encrypted regression
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,9 @@ def read_columns(path: Path, own: OwnColumns) -> Columns:
     x = [_inputs(path, name, columns[name]) for name in names]
     y, classes = _labels(path, own.target, columns) if own.target else (None, ())
     inputs = np.hstack(x) if x else np.zeros((len(rows), 0), np.float32)
+    if own.is_encrypted:
+        inputs = standardise(inputs.astype(np.float64), MOST_DEVIATIONS)[0].astype(np.float32)
+        _check_two_classes(path, own, classes)
     return Columns(_ids(path, columns[own.id]), names, inputs, y, classes)
 
 
@@ -173,6 +179,21 @@ def _is_number(cell: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+def _check_two_classes(path: Path, own: OwnColumns, classes: Sequence[str]) -> None:
+    """Raises:
+    TrainerError: the label of an encrypted regression has more classes.
+    """
+    if own.target and len(classes) != 2:
+        raise TrainerError(
+            text(
+                "{path}: the label column {name} has {count} different values; encrypted regression needs two",
+                path,
+                own.target,
+                len(classes),
+            )
+        )
 
 
 def _labels(path: Path, target: str, columns: dict[str, list[str]]) -> tuple[Array, tuple[str, ...]]:

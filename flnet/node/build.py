@@ -226,6 +226,7 @@ def _core(
         run=secrets.token_hex(8),
         proves_keys=settings.mode != "open",
         vertical=[file.id for file in files if file.kind == "vertical"],
+        seals=settings.mode == "pinned",
     )
 
 

@@ -53,6 +53,7 @@ class NodeCore:
         run: str = "",
         proves_keys: bool = False,
         vertical: Collection[str] = (),
+        seals: bool = False,
     ) -> None:
         """Args:
         trainers: ids of the jobs.
@@ -65,6 +66,7 @@ class NodeCore:
         run: a word that no earlier run of this node had.
         proves_keys: whether messages prove the key of their sender.
         vertical: trainers for different columns of the same rows.
+        seals: whether all connections to peers are encrypted for their receiver.
         """
         self.me = me
         self.members = Members(
@@ -74,7 +76,7 @@ class NodeCore:
         usual: type[AsynchronousJob | Job] = AsynchronousJob if rules.asynchronous else Job
         self.jobs: dict[TrainerId, AnyJob] = {}
         for trainer in trainers:
-            settings = JobSettings(me, trainer, waits, rules, folds, run)
+            settings = JobSettings(me, trainer, waits, rules, folds, run, seals)
             self.jobs[trainer] = VerticalJob(settings) if trainer in vertical else usual(settings)
 
     def job(self, trainer: str) -> AnyJob:

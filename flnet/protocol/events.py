@@ -361,6 +361,8 @@ class VerticalDone(Event):
         rows: of the alignment, in the turn in which it ended: {"rows": (k,)}.
         own: accuracy, AUC and loss of this node's own columns alone on the hold-out rows, in the turn in which the
             epoch ended here, if this node holds features and labels.
+        common: number of common rows, in the turn in which a key holder learns it.
+        warnings: what people should know.
     """
 
     session: str
@@ -376,6 +378,8 @@ class VerticalDone(Event):
     rows: Params | None = None
     alignment: str = ""
     own: Mapping[str, float] | None = None
+    common: int | None = None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

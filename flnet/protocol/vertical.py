@@ -24,6 +24,9 @@ MAX_CHECKPOINTS = 2
 MAX_EPOCH = 10**9
 MAX_REASON = 500
 MAX_IN_FLIGHT = 64
+MAX_WEIGHTS = 4097  # of one node in encrypted regression: a ciphertext has 4096 columns, and A a constant one
+
+SPLIT, ENCRYPTED = "split-network", "encrypted-regression"  # methods
 
 Session = Annotated[str, Field(pattern=r"^[\w.-]{1,64}$")]
 Epoch = Annotated[int, Field(ge=0, le=MAX_EPOCH)]
@@ -99,7 +102,7 @@ class PositionPart(Part):
         names: names of columns, as far as its owner shares them.
         has_label: whether it holds the column of the label.
         several_labels: whether more than one holder may hold labels in this job.
-        width: outputs of its bottom model; 0 without features.
+        width: outputs of its bottom model, or inputs of an encrypted regression; 0 without features.
         rows: number of its rows.
         rule: by which its ids were normalised.
         group: in which ids are blinded.
@@ -111,6 +114,8 @@ class PositionPart(Part):
         output_noise, gradient_noise: how it protects what it sends, for people; None if it does not.
         tells_score: whether it tells the figures on hold-out rows.
         in_flight: how many batches it lets be under way at once.
+        method: by which the job is trained.
+        scheme: of its encryption, with version; empty where nothing is encrypted.
     """
 
     kind: Literal["position"] = "position"
@@ -131,6 +136,18 @@ class PositionPart(Part):
     gradient_noise: GradientNoisePart | None = None
     tells_score: bool = True
     in_flight: int = Field(default=1, ge=1, le=MAX_IN_FLIGHT)
+    method: Word = SPLIT
+    scheme: Word = ""
+
+    @property
+    def has_data(self) -> bool:
+        """Whether it holds features or the label; a node without them can hold the key of an encrypted regression."""
+        return self.has_label or self.columns > 0 or self.width > 0
+
+    @property
+    def closes(self) -> bool:
+        """Whether this node decides that an epoch has ended: it knows the models of the others by digest."""
+        return not self.has_data if self.method == ENCRYPTED else self.has_label
 
 
 class BeginPart(Part):
@@ -155,6 +172,16 @@ class BeginPart(Part):
     def ids(self) -> tuple[PeerId, ...]:
         """The holders in sorted order; the first one leads the alignment."""
         return tuple(PeerId(peer) for peer in sorted(self.holders))
+
+    @property
+    def aligned(self) -> tuple[PeerId, ...]:
+        """Those whose rows are aligned: all but a key holder."""
+        return tuple(peer for peer in self.ids if self.holders[peer].has_data)
+
+    @property
+    def method(self) -> str:
+        """By which all of them train."""
+        return self.holders[self.ids[0]].method
 
 
 class AlivePart(Part):
@@ -282,6 +309,84 @@ class ResumedPart(Part):
     digest: HexDigest
 
 
+# The messages of `flnet.algorithms.vertical.encrypted_regression`, and what comes before the first.
+
+
+class CommonRowsPart(Part):
+    """A data holder to the key holder: its rows are aligned, and it goes on with these weights.
+
+    Attributes:
+        count: of common rows.
+        alignment: their digest.
+        weights: digest of its weights after the epoch before; None before the first.
+    """
+
+    kind: Literal["common-rows"] = "common-rows"
+    epoch: Epoch
+    count: Count
+    alignment: HexDigest
+    weights: HexDigest | None = None
+
+
+class StepPart(Part):
+    """Base of the messages of one batch; the batch after the last one is the end of the epoch."""
+
+    epoch: Epoch
+    batch: Count
+
+
+class EncryptionKeysPart(Part):
+    """The key holder to both data holders: the public key and the encrypted masks."""
+
+    kind: Literal["encryption-keys"] = "encryption-keys"
+    arrays: ClassVar[tuple[str, ...] | None] = ("public", "mask", "holdout")
+    epoch: Epoch
+
+
+class OwnWeightsPart(StepPart):
+    """The key holder to a data holder: its weights."""
+
+    kind: Literal["own-weights"] = "own-weights"
+    weights: tuple[Loss, ...] = Field(min_length=1, max_length=MAX_WEIGHTS)
+
+
+class ResidualPart(StepPart):
+    """A to B: its encrypted part of the residuals."""
+
+    kind: Literal["residual"] = "residual"
+    arrays: ClassVar[tuple[str, ...] | None] = ("residual",)
+
+
+class CombinedPart(StepPart):
+    """B to A: the encrypted residuals, and its encrypted gradient."""
+
+    kind: Literal["combined"] = "combined"
+    arrays: ClassVar[tuple[str, ...] | None] = ("residual", "gradient")
+
+
+class EncryptedGradientsPart(StepPart):
+    """A to the key holder: the encrypted gradients of both."""
+
+    kind: Literal["encrypted-gradients"] = "encrypted-gradients"
+    arrays: ClassVar[tuple[str, ...] | None] = ("gradient_a", "gradient_b")
+
+
+class HoldoutTermsPart(Part):
+    """A to B: its encrypted part of the loss of hold-out rows."""
+
+    kind: Literal["holdout-terms"] = "holdout-terms"
+    arrays: ClassVar[tuple[str, ...] | None] = ("residual", "own")
+    epoch: Epoch
+
+
+class HoldoutLossPart(Part):
+    """B to the key holder: the encrypted loss of hold-out rows."""
+
+    kind: Literal["holdout-loss"] = "holdout-loss"
+    arrays: ClassVar[tuple[str, ...] | None] = ("total",)
+    epoch: Epoch
+
+
 ControlPart = OfferPart | PositionPart | BeginPart | AlivePart | AbandonPart
 TalkPart = (
     OpeningPart
@@ -294,6 +399,14 @@ TalkPart = (
     | TopSharedPart
     | EpochClosedPart
     | ResumedPart
+    | CommonRowsPart
+    | EncryptionKeysPart
+    | OwnWeightsPart
+    | ResidualPart
+    | CombinedPart
+    | EncryptedGradientsPart
+    | HoldoutTermsPart
+    | HoldoutLossPart
 )
 AnyPart = Annotated[ControlPart | TalkPart, Field(discriminator="kind")]
 

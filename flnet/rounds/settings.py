@@ -112,6 +112,7 @@ class JobSettings:
         rules: what people set for its rounds.
         folds: whether the aggregation rule can add updates as they come, without keeping all of them.
         run: a word that no earlier run of this node had.
+        seals: whether all connections to peers are encrypted for their receiver.
         declaration: what the trainer states of itself; None until it is loaded.
         hyper: hyper-parameters of the rounds that start here: those that a person chose on this node, or else the
             defaults of the trainer; None until it is loaded.
@@ -125,6 +126,7 @@ class JobSettings:
     rules: Rules = field(default_factory=Rules)
     folds: bool = True
     run: str = ""
+    seals: bool = False
     declaration: Declaration | None = field(default=None, init=False)
     hyper: HyperParams | None = field(default=None, init=False)
     of_round: HyperParams | None = field(default=None, init=False)

@@ -58,7 +58,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import LAST_ROUND, Triggered
 from flnet.protocol.updates import RoundKey
-from flnet.protocol.vertical import AbandonPart, OfferPart, PositionPart, VerticalReply
+from flnet.protocol.vertical import SPLIT, AbandonPart, OfferPart, PositionPart, VerticalReply
 from flnet.rounds.base import BaseJob
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.numbering import ERA, LEAP
@@ -100,6 +100,7 @@ class VerticalJob(BaseJob[VerticalRound]):
                 "columns": position.columns,
                 "names": list(position.names),
                 "has_label": position.has_label,
+                "holds_key": not position.has_data,
                 "rows": position.rows,
                 "defences": defences_of(position),
             }
@@ -107,12 +108,14 @@ class VerticalJob(BaseJob[VerticalRound]):
         ]
         stage = self.round.vertical_view() if self.round else {"stage": "", "step": 0, "steps": 0}
         figures = last.metrics["after"] if last else {}
-        common = None if models.rows is None else len(models.rows)
+        declared = self.settings.declaration
         compared = models.compared
         own = {} if compared is None else {"own": compared[1], "gain": gain(*compared)}
         return {
             "holders": rows,
-            "common": common,
+            "method": declared.offers["vertical"].get("method", SPLIT) if declared else "",
+            "warnings": list(models.warnings),
+            "common": models.count,
             "epochs": models.closed + 1,
             "loss": figures.get("loss"),
             "accuracy": last.post_accuracy if last else None,

@@ -8,7 +8,7 @@ from what each states, and holders of labels check the digests of the bottom mod
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,10 +16,11 @@ import numpy as np
 
 from flnet.errors import BatchRefused
 from flnet.params.params import Array, Params
-from flnet.protocol.vertical import BeginPart, Checkpoint, EpochClosedPart, PositionPart
+from flnet.protocol.vertical import ENCRYPTED, BeginPart, Checkpoint, EpochClosedPart, PositionPart
 from flnet.text import joined, text
 
 KEPT = 2  # epochs
+MOST_WARNINGS = 5
 _ROWS = "rows"
 
 
@@ -59,6 +60,8 @@ class VerticalModels:
         holders: what each held in the last epoch.
         seed: of the models; None before the first epoch.
         ids: checksum of the own ids.
+        common: number of common rows as a key holder is told it; None elsewhere.
+        warnings: what people should know of this job, the newest last.
     """
 
     ended: dict[int, Ended] = field(default_factory=dict)
@@ -69,7 +72,14 @@ class VerticalModels:
     holders: Mapping[str, PositionPart] = field(default_factory=dict)
     seed: int | None = None
     ids: str = ""
+    common: int | None = None
+    warnings: tuple[str, ...] = ()
     _params: Params | None = field(default=None, init=False, compare=False)  # as long as nothing changes
+
+    @property
+    def count(self) -> int | None:
+        """The number of common rows; None before they are aligned."""
+        return self.common if self.rows is None else len(self.rows)
 
     @property
     def params(self) -> Params:
@@ -94,6 +104,7 @@ class VerticalModels:
     def declare(self, ids: str) -> None:
         """The trainer was loaded; with other ids, rows have to be aligned again."""
         if ids != self.ids:
+            self.common = None
             self.ids, self.rows, self.alignment, self.aligned_with = ids, None, "", ()
             self._params = None
 
@@ -109,6 +120,14 @@ class VerticalModels:
         kept = {epoch: ended for epoch, ended in self.ended.items() if epoch <= begin.closed}
         self.ended, self.closed = (kept if begin.closed >= 0 else {}), begin.closed
         self._params = None
+        if begin.aligns or begin.closed < 0:
+            self.warnings = ()
+
+    def warn(self, words: Sequence[str]) -> list[str]:
+        """Note what people should know, and return what is new of it."""
+        new = [one for one in dict.fromkeys(words) if one not in self.warnings]
+        self.warnings = (*self.warnings, *new)[-MOST_WARNINGS:]
+        return new
 
     def align(self, rows: Array, digest: str, holders: tuple[str, ...]) -> None:
         """Rows were aligned."""
@@ -144,6 +163,8 @@ class VerticalModels:
             "holders": {peer: position.as_dict() for peer, position in self.holders.items()},
             "seed": self.seed,
             "ids": self.ids,
+            "common": self.common,
+            "warnings": list(self.warnings),
         }
 
     @classmethod
@@ -165,7 +186,9 @@ class VerticalModels:
         rows = np.asarray(params[_ROWS]) if _ROWS in params and kept["alignment"] else None
         holders = {peer: PositionPart.model_validate(position) for peer, position in kept["holders"].items()}
         alignment = ("", ()) if rows is None else (str(kept["alignment"]), tuple(kept["aligned_with"]))
-        return cls(ended, int(kept["closed"]), rows, *alignment, holders, kept["seed"], str(kept["ids"]))
+        read = cls(ended, int(kept["closed"]), rows, *alignment, holders, kept["seed"], str(kept["ids"]))
+        read.common, read.warnings = kept.get("common"), tuple(kept.get("warnings", ()))
+        return read
 
 
 def common_epoch(positions: Mapping[str, PositionPart]) -> int:
@@ -189,9 +212,9 @@ def common_epoch(positions: Mapping[str, PositionPart]) -> int:
     if is_first and not all(
         any(checkpoint.bottoms is not None for checkpoint in position.checkpoints)
         for position in positions.values()
-        if position.has_label
+        if position.closes
     ):
-        return -1  # the first epoch has not ended at all holders of labels
+        return -1  # the first epoch has not ended at all nodes that end it
     stated = [
         text("{peer} has {epochs}", peer, ", ".join(map(str, sorted(known))) or text("none"))
         for peer, known in sorted(epochs.items())
@@ -210,12 +233,12 @@ def _agrees(
     points: Mapping[str, Checkpoint],
     positions: Mapping[str, PositionPart],
 ) -> bool:
-    """Whether a holder has what it needs of this epoch; holders of labels know the bottom models by digest."""
-    if position.width and point.bottom is None:
+    """Whether a holder has what it needs of this epoch; nodes that end it know the models of others by digest."""
+    if _has_bottom(position) and point.bottom is None:
         return False
-    if not position.has_label:
+    if not position.closes:
         return True
-    bottoms = {peer: points[peer].bottom for peer, other in positions.items() if other.width}
+    bottoms = {peer: points[peer].bottom for peer, other in positions.items() if _has_bottom(other)}
     return point.bottoms is not None and dict(point.bottoms) == bottoms
 
 
@@ -241,6 +264,11 @@ def defences_of(position: PositionPart) -> list[str]:
 def agreed_in_flight(positions: Mapping[str, PositionPart]) -> int:
     """How many batches may be under way at once: no more than any holder lets be."""
     return min(position.in_flight for position in positions.values())
+
+
+def _has_bottom(position: PositionPart) -> bool:
+    """Whether it keeps a model of its own columns; in a regression, a label holder has at least the constant one."""
+    return position.has_data if position.method == ENCRYPTED else position.width > 0
 
 
 def check_holders(
@@ -269,6 +297,7 @@ def check_holders(
         raise BatchRefused(
             joined([text("no other node holds columns of this job; it takes two or more holders"), *others])
         )
+    _check_same(text("method"), {peer: position.method for peer, position in positions.items()})
     labels = sorted(peer for peer, position in positions.items() if position.has_label)
     if not labels:
         raise BatchRefused(text("no holder has the label; one of {names} needs it", ", ".join(sorted(positions))))
@@ -278,17 +307,59 @@ def check_holders(
         )
     if not any(position.width for position in positions.values()):
         raise BatchRefused(text("no holder has features"))
-    _check_alike(positions)
+    _check_same(text("rule of ids"), {peer: position.rule for peer, position in positions.items()})
+    _check_same(text("group of the elements"), {peer: position.group for peer, position in positions.items()})
+    if next(iter(positions.values())).method == ENCRYPTED:
+        _check_encrypted(positions, absent)
 
 
-def _check_alike(positions: Mapping[str, PositionPart]) -> None:
-    first = min(positions)
-    for name, field_name in ((text("rule of ids"), "rule"), (text("group of the elements"), "group")):
-        expected = getattr(positions[first], field_name)
-        for peer, position in sorted(positions.items()):
-            if (got := getattr(position, field_name)) != expected:
-                raise BatchRefused(
-                    text(
-                        "{name} differs: {expected} at {first}, {got} at {peer}", name, expected, first, got, peer
-                    )
+def _check_encrypted(positions: Mapping[str, PositionPart], absent: Mapping[str, str]) -> None:
+    """Raises:
+    BatchRefused: these are not the three nodes that an encrypted regression takes.
+    """
+    data = sorted(peer for peer, position in positions.items() if position.has_data)
+    keys = sorted(positions.keys() - set(data))
+    others = [text("{peer}: {reason}", peer, reason) for peer, reason in sorted(absent.items())]
+    labels = [peer for peer in data if positions[peer].has_label]
+    if len(data) == 1:
+        words = text(
+            "only {node} holds columns; an encrypted regression takes two nodes with columns and a third one with the "
+            "key",
+            data[0],
+        )
+        raise BatchRefused(joined([words, *others]))
+    if len(data) > 2 or len(labels) > 1:
+        raise BatchRefused(
+            text(
+                "{names} hold columns; an encrypted regression takes two nodes with columns, one of them with the label",
+                ", ".join(data),
+            )
+        )
+    if not keys:
+        words = text(
+            "no node holds the key: encrypted regression takes a third node that has this job and no data of it, since "
+            "{names} could decrypt each other's rows",
+            ", ".join(data),
+        )
+        raise BatchRefused(joined([words, *others]))
+    if len(keys) > 1:
+        raise BatchRefused(
+            text("{names} have this job and no data of it; only one node can hold the key", ", ".join(keys))
+        )
+    if not positions[next(peer for peer in data if peer not in labels)].width:
+        raise BatchRefused(text("no holder has features"))
+    _check_same(text("encryption"), {peer: position.scheme for peer, position in positions.items()})
+
+
+def _check_same(name: str, values: Mapping[str, str]) -> None:
+    """Raises:
+    BatchRefused: a value is not the same at all nodes.
+    """
+    first = min(values)
+    for peer, got in sorted(values.items()):
+        if got != values[first]:
+            raise BatchRefused(
+                text(
+                    "{name} differs: {expected} at {first}, {got} at {peer}", name, values[first], first, got, peer
                 )
+            )

@@ -27,6 +27,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import (
+    ENCRYPTED,
     MAX_REASON,
     AbandonPart,
     AlivePart,
@@ -245,17 +246,18 @@ class VerticalRound(BaseRound):
     def _check_begin(self, event: VerticalReceived, begin: BeginPart) -> None:
         """Raises:
         InvalidMessage: the plan is not about what this node has said, or asks for too much.
+        BatchRefused: these holders cannot train together.
         """
         me = self._settings.my_id
         mine = begin.holders.get(me)
         if mine is None or mine != self._position():
             raise InvalidMessage(text("the plan of the epoch does not state what {peer} holds", me))
+        check_holders(begin.holders, {}, {})
         epochs = {checkpoint.epoch for checkpoint in mine.checkpoints}
         if begin.closed not in (epochs if max(epochs, default=0) > 0 else {-1, *epochs}):
             raise InvalidMessage(text("{peer} cannot go on from epoch {epoch}", me, begin.closed))
-        if not begin.aligns and (
-            self._models.rows is None or set(self._models.aligned_with) != begin.holders.keys()
-        ):
+        is_aligned = self._models.rows is not None and set(self._models.aligned_with) == set(begin.aligned)
+        if mine.has_data and not begin.aligns and not is_aligned:
             raise InvalidMessage(text("{peer} has no alignment with these holders", me))
         if begin.in_flight != (agreed := agreed_in_flight(begin.holders)):
             raise InvalidMessage(
@@ -322,9 +324,7 @@ class VerticalRound(BaseRound):
         except PeerError as exc:
             return [CancelTimer(ANSWERS), *self.abandon(exc.message), *told]
         mine = positions[self._settings.my_id]
-        alignments = {position.alignment for position in positions.values()}
-        sets = {frozenset(position.aligned_with) for position in positions.values()}
-        is_aligned = None not in alignments and len(alignments) == 1 and sets == {frozenset(positions)}
+        is_aligned = _is_aligned(positions)
         seeds = [positions[peer].seed for peer in sorted(positions) if positions[peer].checkpoints]
         begin = BeginPart(
             holders=positions,
@@ -356,6 +356,7 @@ class VerticalRound(BaseRound):
     def _begin(self, begin: BeginPart) -> list[Effect]:
         self.begin = begin
         self._models.begin(begin)
+        warned = self._warn(self._warnings_of(begin))
         self.phase = Phase.ALIGNING if begin.aligns else Phase.TRAINING
         self._heard = dict.fromkeys(self.others, 0)
         self._is_working, self._working_since = True, self._ticks
@@ -373,6 +374,19 @@ class VerticalRound(BaseRound):
             SetTimer(TICK, self._settings.waits.average / TICKS),
             *self.links.flush(self.key),
             self._tell("round_opened", words, initiator=self.key.initiator),
+            *warned,
+        ]
+
+    def _warnings_of(self, begin: BeginPart) -> list[str]:
+        if begin.method != ENCRYPTED or self._settings.seals:
+            return []
+        key = next(peer for peer, position in begin.holders.items() if not position.has_data)
+        return [
+            text(
+                "connections of this mesh are not encrypted for their receiver: if {peer}, which holds the key, can "
+                "read the network, it can read what the other nodes send each other; use a pinned mesh",
+                key,
+            )
         ]
 
     # --- the conversation
@@ -396,11 +410,14 @@ class VerticalRound(BaseRound):
         effects: list[Effect] = []
         assert self.begin is not None
         if event.rows is not None:
-            self._models.align(event.rows["rows"], event.alignment, tuple(self.begin.ids))
+            self._models.align(event.rows["rows"], event.alignment, tuple(self.begin.aligned))
             count = len(event.rows["rows"])
             self.phase = Phase.TRAINING
             words = text("{count} rows are known to all holders of {trainer}", count, self._settings.trainer)
             effects += [self._save(), self._tell("rows_aligned", words, rows=count)]
+        if event.common is not None:
+            self._models.common, self.phase = event.common, Phase.TRAINING
+        effects += self._warn(event.warnings)
         if event.params is not None:
             epoch = self.begin.closed + 1
             self._models.add(epoch, event.params, event.bottom, event.own_report, event.own)
@@ -412,6 +429,10 @@ class VerticalRound(BaseRound):
             self.links.say(one.to, one.part, one.arrays)
         return [*effects, *self.links.flush(self.key), *self._work(), *self._close_if_done()]
 
+    def _warn(self, warnings: Sequence[str]) -> list[Effect]:
+        """Tell people what they should know of this job, each thing once."""
+        return [self._tell("vertical_warning", words) for words in self._models.warn(warnings)]
+
     def _note(self, event: VerticalDone) -> None:
         """The epoch has ended: put its figures into the record."""
         report, record = event.report, self.record
@@ -421,8 +442,7 @@ class VerticalRound(BaseRound):
         record.contributors = self.begin.ids
         record.pre_accuracy = before.post_accuracy if before else None
         record.metrics["after"] = {"loss": report.loss}
-        if self._models.rows is not None:
-            record.examples = len(self._models.rows)
+        record.examples = self._models.count
         if report.score is not None:
             record.post_accuracy = report.score.accuracy
             record.metrics["after"] = {"loss": report.loss, **report.score.metrics}
@@ -541,3 +561,11 @@ class VerticalRound(BaseRound):
         """Its stage for people."""
         turn = None if self.is_over else self.turn
         return {"stage": self.stage, "step": turn.step if turn else 0, "steps": turn.steps if turn else 0}
+
+
+def _is_aligned(positions: Mapping[str, PositionPart]) -> bool:
+    """Whether all that have data have aligned their rows with each other before."""
+    data = {peer: position for peer, position in positions.items() if position.has_data}
+    alignments = {position.alignment for position in data.values()}
+    sets = {frozenset(position.aligned_with) for position in data.values()}
+    return None not in alignments and len(alignments) == 1 and sets == {frozenset(data)}

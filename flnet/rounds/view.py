@@ -127,6 +127,7 @@ class HolderView(View):
     columns: int = Field(description="number of its feature columns")
     names: list[str] = Field(description="names of columns, as far as its owner shares them")
     has_label: bool = Field(description="whether it holds the label")
+    holds_key: bool = Field(default=False, description="whether it holds the key of an encrypted regression")
     rows: int = Field(description="number of its rows")
     defences: list[Words] = Field(default=[], description="how it protects what it sends, as it states it")
 
@@ -142,6 +143,9 @@ class OwnFiguresView(View):
 class VerticalView(View):
     """The state of a job whose nodes hold different columns of the same rows."""
 
+    method: Literal["", "split-network", "encrypted-regression"] = Field(
+        default="", description="how the nodes train; empty until this node's trainer is loaded"
+    )
     holders: list[HolderView] = Field(description="nodes that take part, with what each holds")
     common: int | None = Field(description="number of rows that all holders have; null before they are aligned")
     epochs: int = Field(description="number of epochs that the models were trained")

@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from flnet.algorithms.vertical.encryption import (
     Ciphertext,
+    Encryption,
     Matrix,
     Shape,
     Vector,
@@ -144,6 +145,11 @@ class CkksScheme:
         self._public_key, self._rotation_keys = seal.PublicKey(), seal.GaloisKeys()
         self._encryptor: Any = None
         self._levels = _levels(self._context)  # parms_id and last prime of each level, from 0 up
+
+    @property
+    def version(self) -> str:
+        """The version of SEAL; another one cannot read what this one writes."""
+        return ".".join(map(str, self._version))
 
     @classmethod
     def open_key(cls, data: bytes) -> CkksScheme:
@@ -374,6 +380,13 @@ class CkksKeys(CkksScheme):
             self._decryptor.decrypt(part, plain)
             decoded: list[float] = self._encoder.decode_double(plain)
         return decoded
+
+
+def _name() -> str:
+    return f"CKKS {DEGREE}, SEAL {CkksScheme().version}"
+
+
+CKKS = Encryption(_name, CkksKeys, CkksScheme.open_key)
 
 
 class _SealFile:

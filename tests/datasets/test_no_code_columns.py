@@ -82,6 +82,48 @@ def test_a_toml_file_of_kind_vertical_is_a_vertical_trainer_that_needs_no_framew
     assert 'KIND is "horizontal" or "vertical", not \'diagonal\'' in odd.error
 
 
+ENCRYPTED = 'method = "encrypted-regression"\n'
+
+
+@pytest.mark.parametrize(
+    ("lines", "words"),
+    [
+        (ENCRYPTED + 'data = "x.csv"\nid = "id"\nhidden = [3]\n', "hidden is no option of method = encrypted"),
+        (ENCRYPTED + 'target = "y"\n', "target is for a node with data"),
+        (ENCRYPTED + 'data = "x.csv"\n', "id is missing"),
+        ('id = "id"\n', "data is missing"),
+        ('method = "magic"\n', "method"),
+    ],
+)
+def test_a_file_of_an_encrypted_regression_that_makes_no_sense_is_refused(
+    tmp_path: Path, lines: str, words: str
+) -> None:
+    (tmp_path / "BANK.toml").write_text(f'kind = "vertical"\n{lines}')
+    with pytest.raises(TrainerError) as caught:
+        read_own(tmp_path / "BANK.toml")
+    assert words in str(caught.value)
+
+
+def test_a_file_without_data_holds_the_key_and_has_other_defaults(tmp_path: Path) -> None:
+    (tmp_path / "BANK.toml").write_text(f'kind = "vertical"\n{ENCRYPTED}batch = 100\n')
+    key = read_own(tmp_path / "BANK.toml")
+    assert isinstance(key, OwnColumns)
+    assert key.holds_key
+    assert key.hyper == (0.05, 100)
+
+
+def test_inputs_of_an_encrypted_regression_are_standardised_and_far_values_cut(tmp_path: Path) -> None:
+    csv = "id,age,city\n" + "".join(f"{n},{900 if n == 7 else n % 5},{'AB'[n == 3]}\n" for n in range(100))
+    columns = read_columns(*own(tmp_path, csv, method="encrypted-regression"))
+    assert columns.x.shape == (100, 3)
+    assert columns.x.max() == 5
+    assert np.abs(columns.x.mean(axis=0)).max() < 0.06
+    assert columns.x.std(axis=0).max() < 1.01
+    three = "id,age,y\n" + "".join(f"{n},{n},{n % 3}\n" for n in range(9))
+    with pytest.raises(TrainerError, match="column y has 3 different values; encrypted regression needs two"):
+        read_columns(*own(tmp_path, three, target="y", method="encrypted-regression"))
+
+
 @pytest.mark.parametrize(
     ("lines", "words"),
     [

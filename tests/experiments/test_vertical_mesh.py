@@ -24,7 +24,8 @@ from flnet.rounds.vertical_models import VerticalModels
 from flnet.store.base import SavedJob
 from flnet.store.sqlite_store import DiskStore, read_job
 from flnet.trainer import HyperParams, TrainerSettings
-from trainers._own_columns import OwnColumnsTrainer, make_own_columns
+from flnet.vertical_trainer import VerticalTrainer
+from trainers._own_columns import make_own_columns
 
 T = TrainerId("CLAIMS")
 A, B = PeerId("a"), PeerId("b")
@@ -46,7 +47,7 @@ def files_of(folder: Path) -> dict[PeerId, HolderFiles]:
     return {peer: HolderFiles(folder / f"{peer}.toml", folder, folder / f"state-{peer}") for peer in HEADS}
 
 
-def features_at(trainer: OwnColumnsTrainer, rows: Array, places: Array) -> Array:
+def features_at(trainer: VerticalTrainer, rows: Array, places: Array) -> Array:
     return trainer.features(rows[places])
 
 

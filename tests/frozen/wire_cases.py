@@ -137,11 +137,14 @@ POSITION = {
     "gradientNoise": {"rule": "isotropic", "scale": 10.0},
     "tellsScore": False,
     "inFlight": 4,
+    "method": "split-network",
+    "scheme": "",
 }
 OTHER_POSITION = {
     **{"columns": 0, "hasLabel": False, "width": 0, "rows": 9, "rule": "flnet-ids-1", "group": "edwards25519"},
     **{"kind": "position", "seed": 0, "number": -1},
 }
+KEY_POSITION = {**OTHER_POSITION, "rows": 0, "method": "encrypted-regression", "scheme": "CKKS 8192, SEAL 4.1"}
 CLOSED = {"kind": "epoch-closed", "epoch": 5, "loss": 0.25, "bottoms": {"north": DIGEST}, "top": BASE}
 SCORE = {"accuracy": 0.8125, "examples": 240, "metrics": {"loss": 0.5, "auc": 0.875}}
 BATCH = {"epoch": 5, "step": 17, "batch": DIGEST}
@@ -168,14 +171,30 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "epoch closed": {**CLOSED, "score": SCORE},
     "epoch closed without score": CLOSED,
     "resumed": {"kind": "resumed", "epoch": 4, "digest": DIGEST},
+    "position of a key holder": KEY_POSITION,
+    "common rows": {"kind": "common-rows", "epoch": 5, "count": 900, "alignment": DIGEST, "weights": BASE},
+    "encryption keys": {"kind": "encryption-keys", "epoch": 5},
+    "own weights": {"kind": "own-weights", "epoch": 5, "batch": 2, "weights": [0.1, -2.5e-20, 0.0]},
+    "residual": {"kind": "residual", "epoch": 5, "batch": 2},
+    "combined": {"kind": "combined", "epoch": 5, "batch": 2},
+    "encrypted gradients": {"kind": "encrypted-gradients", "epoch": 5, "batch": 2},
+    "hold-out terms": {"kind": "holdout-terms", "epoch": 5},
+    "hold-out loss": {"kind": "holdout-loss", "epoch": 5},
 }
 """Each kind of part of a VerticalMessage."""
+SEALED = np.arange(7, dtype=np.uint8)
 ARRAYS: Mapping[str, Mapping[str, Any]] = {
     "pair key": {"items": np.arange(32, dtype=np.uint8).reshape(1, 32)},
     "chunk": {"items": np.arange(64, dtype=np.uint8).reshape(2, 32)},
     "outputs": {"values": np.array([[0.1, -2.5], [3e-20, 7.0]], np.float32)},
     "outputs of hold-out rows": {"values": np.array([[1 / 3, 2**-40]], np.float64)},
     "gradients": {"values": np.array([[0.0, -1e-8]], np.float32)},
+    "encryption keys": dict.fromkeys(("public", "mask", "holdout"), SEALED),
+    "residual": {"residual": SEALED},
+    "combined": {"residual": SEALED, "gradient": SEALED},
+    "encrypted gradients": {"gradient_a": SEALED, "gradient_b": SEALED},
+    "hold-out terms": {"residual": SEALED, "own": SEALED},
+    "hold-out loss": {"total": SEALED},
     "top shared": {"w0": np.array([[0.1], [0.2]], np.float32), "b0": np.array([0.5], np.float32)},
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Protocol
 
 from flnet.compute.vertical import VerticalHost
 from flnet.node.runtime import NodeRuntime
@@ -17,9 +17,16 @@ T = MNIST_3_7
 FILES = (TrainerFile(T, "given", kind="vertical"),)
 
 
+class HasHosts(Protocol):
+    """People whose columns several nodes have."""
+
+    def hosts(self) -> dict[str, VerticalHost]:
+        """The trainer of each node as its compute queue has it."""
+
+
 @asynccontextmanager
 async def vertical_mesh(
-    people: People, bystanders: Mapping[str, Any] = {}, **settings: Any
+    people: HasHosts, bystanders: Mapping[str, Any] = {}, **settings: Any
 ) -> AsyncIterator[Mesh]:
     """Nodes with the tables of these people, and bystanders with other trainers; all know each other."""
     mesh = Mesh()

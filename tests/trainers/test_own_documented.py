@@ -42,7 +42,7 @@ def trainer_of(home: Path, name: str) -> Trainer:
 
 
 def test_there_is_an_example_of_each_kind() -> None:
-    assert set(FILES) == {"SKIN", "STROKE", "STAY", "CLAIMS"}
+    assert set(FILES) == {"SKIN", "STROKE", "STAY", "CLAIMS", "CLAIMS_KEY"}
     assert {re.search(r'kind = "(\w+)"', text)[1] for text in FILES.values()} == set(KINDS)  # type: ignore[index]
 
 

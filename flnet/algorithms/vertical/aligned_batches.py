@@ -21,6 +21,11 @@ def seed_for(seed: int, what: str) -> int:
     return int.from_bytes(blake3(f"{seed},{what}".encode(), derive_key_context=_CONTEXT).digest(4)) >> 1
 
 
+def held_out_of(count: int) -> int:
+    """How many of so many common rows are held out."""
+    return int(HELD_OUT * count) if count >= FEWEST else 0
+
+
 @dataclass(frozen=True)
 class AlignedBatches:
     """The batches of a job (`flnet.algorithms.vertical.split_plan.BatchPlan`).
@@ -43,13 +48,18 @@ class AlignedBatches:
     def _split(self) -> tuple[Positions, Positions]:
         key = blake3(f"{self.seed},hold-out".encode(), derive_key_context=_CONTEXT).digest()
         order = permutation(self.count, key)
-        held_out = int(HELD_OUT * self.count) if self.count >= FEWEST else 0
+        held_out = held_out_of(self.count)
         return order[held_out:], order[:held_out]
 
     @property
     def trained(self) -> Positions:
         """(n,) places of the rows that are trained on."""
         return self._split[0]
+
+    @property
+    def held_out(self) -> Positions:
+        """(h,) places of the rows that are never trained on."""
+        return self._split[1]
 
     def training(self, epoch: int) -> list[AlignedBatch]:
         """The batches of an epoch."""

@@ -13,22 +13,10 @@ from typing import Any, Literal
 import numpy as np
 
 from flnet.algorithms.vertical.aligned_batches import AlignedBatches, seed_for
-from flnet.algorithms.vertical.alignment import Follower, Leader, follower, leader
+from flnet.algorithms.vertical.aligning import Aligning, AlignmentMessage, Sent
 from flnet.algorithms.vertical.defences import GradientNoise, NormalSource, OutputNoise
 from flnet.algorithms.vertical.groups import Group, Positions
-from flnet.algorithms.vertical.holder import (
-    Acceptance,
-    Aligned,
-    AlignmentOpening,
-    AlignmentWork,
-    Chunk,
-    Effect,
-    PairKey,
-    Randomness,
-    SendToHolder,
-    Terms,
-)
-from flnet.algorithms.vertical.holder import Failed as NothingInCommon
+from flnet.algorithms.vertical.holder import Terms
 from flnet.algorithms.vertical.own_model import OwnModel
 from flnet.algorithms.vertical.split_messages import Message as SplitMessage
 from flnet.algorithms.vertical.split_messages import Outgoing
@@ -42,7 +30,6 @@ from flnet.protocol.vertical import BeginPart, EpochClosedPart, TalkPart
 from flnet.text import text
 from flnet.vertical_trainer import ModelState, VerticalTrainer
 
-UNITS = 4  # of alignment work in one turn, a tenth of a second each
 MOST_EARLY = 4  # messages of each holder, beyond batches in flight, that wait until the rows are aligned here
 FEWEST_ROWS = 2
 
@@ -80,15 +67,6 @@ def saved_arrays(model: str, state: ModelState) -> dict[str, Array]:
 
 
 @dataclass(frozen=True)
-class Sent:
-    """What is to be sent to a holder."""
-
-    to: PeerId
-    part: TalkPart
-    arrays: Params
-
-
-@dataclass(frozen=True)
 class HolderTurn:
     """The result of a turn.
 
@@ -101,6 +79,8 @@ class HolderTurn:
         rows: (k,) in the turn in which rows were aligned: the own row of each common id.
         alignment: digest of these.
         own: figures of the own columns alone, in the turn in which the epoch ended at a label holder with features.
+        common: number of common rows, in the turn in which a key holder learns it, which has none of them.
+        warnings: what people should know, in the turn in which it is known.
     """
 
     sent: Sequence[Sent]
@@ -114,6 +94,8 @@ class HolderTurn:
     rows: Positions | None = None
     alignment: str = ""
     own: Mapping[str, float] | None = None
+    common: int | None = None
+    warnings: Sequence[str] = ()
 
 
 class Conversation:
@@ -149,21 +131,11 @@ class Conversation:
         self._rows, self._alignment = rows, alignment
         self._node: SplitNode | None = None
         self._own: OwnModel | None = None
-        self._work: AlignmentWork | None = None
         self._early: list[SplitMessage] = []
         self._sent: list[Sent] = []
         self._is_saved = {"bottom": False, "top": False}
         self._ids_before: tuple[Positions | None, str] = (rows, alignment)
-        self._machine: Leader | Follower | None = None
-        self._arrived = 0
-        if begin.aligns:
-            terms = Terms(session, begin.ids)
-            randomness = Randomness.draw(group, len(ids), secret)
-            self._machine = (
-                leader(terms, ids, group, randomness)
-                if me == terms.leader
-                else follower(terms, me, ids, group, randomness)
-            )
+        self._aligning = Aligning.of(Terms(session, begin.ids), me, ids, group, secret) if begin.aligns else None
 
     def start(self) -> HolderTurn:
         """Begin: the leader of the alignment, or each holder of an epoch of aligned rows, has something to say.
@@ -171,10 +143,10 @@ class Conversation:
         Raises:
             PeerError, TrainerError: the epoch cannot be trained.
         """
-        if self._machine is None:
+        if self._aligning is None:
             self._begin_training()
-        elif isinstance(self._machine, Leader):
-            self._perform(self._machine.start())
+        else:
+            self._sent += self._aligning.start()
         return self._turn()
 
     def receive(self, parts: Iterable[tuple[PeerId, TalkPart, Params]]) -> HolderTurn:
@@ -186,18 +158,20 @@ class Conversation:
         """
         for sender, part, arrays in parts:
             self._take(read(part, arrays, self._session, sender, self._begin.ids))
-        self._work_on()
+        if self._aligning is not None:
+            self._sent += self._aligning.work()
+            self._begin_if_aligned()
         self._train_own()
         return self._turn()
 
     # --- the alignment
 
     def _take(self, message: Message) -> None:
-        if isinstance(message, AlignmentOpening | Acceptance | PairKey | Chunk):
-            if self._machine is None:
+        if isinstance(message, AlignmentMessage):
+            if self._aligning is None:
                 raise BatchRefused(text("the rows of this epoch were aligned before"))
-            self._arrived += isinstance(message, Chunk)
-            self._perform(self._machine.receive(message))
+            self._sent += self._aligning.receive(message)
+            self._begin_if_aligned()
             return
         if self._node is None:
             if len(self._early) >= (self._begin.in_flight + MOST_EARLY) * len(self._begin.ids):
@@ -206,26 +180,11 @@ class Conversation:
         else:
             self._say(self._node.receive(message))
 
-    def _perform(self, effects: Iterable[Effect]) -> None:
-        for effect in effects:
-            match effect:
-                case SendToHolder(to, message):
-                    self._sent.append(Sent(PeerId(to), *written(message)))
-                case AlignmentWork():
-                    self._work = effect
-                case NothingInCommon(error):
-                    raise error
-                case Aligned(agreement):
-                    self._rows, self._alignment = agreement.rows, agreement.digest
-                    self._begin_training()
-
-    def _work_on(self) -> None:
-        for _ in range(UNITS):
-            work, self._work = self._work, None
-            if work is None:
-                return
-            assert self._machine is not None
-            self._perform(self._machine.finished(work, work.run()))
+    def _begin_if_aligned(self) -> None:
+        agreement = self._aligning.agreement if self._aligning else None
+        if agreement is not None and self._node is None:
+            self._rows, self._alignment = agreement.rows, agreement.digest
+            self._begin_training()
 
     # --- the split network
 
@@ -321,7 +280,8 @@ class Conversation:
     def _turn(self) -> HolderTurn:
         sent, self._sent = self._sent, []
         if self._node is None:
-            return HolderTurn(sent, "aligning", self._arrived, 0, self._work is not None)
+            assert self._aligning is not None
+            return HolderTurn(sent, "aligning", self._aligning.arrived, 0, self._aligning.has_work)
         saved = self._newly_saved()
         own = self._own.figures() if self._own is not None and saved is not None and saved.report else None
         turn = HolderTurn(sent, *self._stage(), bottom=self._bottom(), saved=saved, own=own)

@@ -85,6 +85,8 @@ class RegressionPlan:
         fewest: rows that must count in a batch, or it is skipped; None for one more than the columns of either node,
             since with fewer rows a node can compute w of each row from its part of theta.
         norm: largest norm of a column in a batch, on which the noise depends; None for the usual one.
+        noise_epochs: epochs over these rows for which the noise is made; None for those of this plan. It is more where
+            each epoch has a plan of its own: keys are new then, but errors tell of the same rows.
     """
 
     columns_a: int
@@ -97,6 +99,7 @@ class RegressionPlan:
     intercept: bool = True
     fewest: int | None = None
     norm: float | None = None
+    noise_epochs: int | None = None
 
     def __post_init__(self) -> None:
         whole = (self.columns_a, self.columns_b, self.epochs, *self.batches)
@@ -137,8 +140,12 @@ class RegressionPlan:
 
     @property
     def decryptions(self) -> int:
-        """Batches whose gradients are decrypted, in all epochs."""
-        return self.epochs * len(self.batches)
+        """Batches whose gradients are decrypted, in all epochs for which the noise is made."""
+        return self._noise_epochs * len(self.batches)
+
+    @property
+    def _noise_epochs(self) -> int:
+        return max(self.epochs, self.noise_epochs or 0)
 
     def noise(self, scheme: AdditiveScheme) -> float:
         """Standard deviation of the noise on each entry of X'w, that of the data holders and that of C alike."""
@@ -146,7 +153,7 @@ class RegressionPlan:
 
     def loss_noise(self, scheme: AdditiveScheme) -> float:
         """The same for the loss."""
-        return scheme.flooding(self.epochs, 1, 1.0)
+        return scheme.flooding(self._noise_epochs, 1, 1.0)
 
     def weight_error(self, scheme: AdditiveScheme) -> float:
         """Standard deviation that both noises bring into an entry of theta, at most, if all rows count.

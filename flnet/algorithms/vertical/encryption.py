@@ -149,6 +149,22 @@ class SecretScheme(AdditiveScheme, Protocol):
 OpenKey = Callable[[bytes], AdditiveScheme]
 """Makes a scheme of a public key that a peer sent; raises InvalidMessage if it is none."""
 
+
+@dataclass(frozen=True)
+class Encryption:
+    """A scheme as nodes use it, each from its own position.
+
+    Attributes:
+        name: of the scheme with its version, which all nodes need alike; raises DataMissing where it is not installed.
+        keys: makes new keys.
+        open_key: makes a scheme of a public key.
+    """
+
+    name: Callable[[], str]
+    keys: Callable[[], SecretScheme]
+    open_key: OpenKey
+
+
 _HEAD = struct.Struct("<4sII?")
 _MAGIC = b"flPT"
 
@@ -242,6 +258,10 @@ class PlainScheme:
         """The values as they are."""
         table = _own(sealed)
         return table.values[0] if table.shape.summed else table.values[:, 0]
+
+
+PLAIN = Encryption(lambda: "plain", PlainScheme, PlainScheme.open_key)
+"""Clear text in place of encryption: for tests and simulations only."""
 
 
 def spread(plain: float | Vector | Matrix, shape: Shape) -> Matrix:

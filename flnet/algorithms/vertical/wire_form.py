@@ -93,7 +93,7 @@ def read(
         dtype: of outputs and gradients.
 
     Raises:
-        BatchRefused: arrays are missing, or there are others.
+        BatchRefused: arrays are missing, or there are others; or the part is of an encrypted regression.
         CutLayerRefused: an array has a wrong form.
     """
     check_arrays(part, arrays)
@@ -103,9 +103,9 @@ def read(
         case AcceptancePart() as p:
             return Acceptance(session, sender, p.count)
         case PairKeyPart():
-            return PairKey(session, sender, _bytes_in(arrays["items"]))
+            return PairKey(session, sender, bytes_in(arrays["items"]))
         case ChunkPart() as p:
-            return Chunk(session, sender, Kind(p.list), p.number, p.total, _bytes_in(arrays["items"]))
+            return Chunk(session, sender, Kind(p.list), p.number, p.total, bytes_in(arrays["items"]))
         case OutputsPart() as p:
             values = _numbers(arrays["values"], dtype)
             return CutOutputs(sender, p.epoch, p.step, p.batch, values, p.hold_out)
@@ -119,6 +119,7 @@ def read(
             return report_in(p, sender)
         case ResumedPart() as p:
             return Resumed(sender, p.epoch, Digest(p.digest))
+    raise no_place(part)
 
 
 def read_fields(fields: Mapping[str, Any]) -> TalkPart:
@@ -150,6 +151,11 @@ def report_in(part: EpochClosedPart, sender: PeerId) -> EpochClosed:
     return EpochClosed(sender, part.epoch, part.loss, score, bottoms, Digest(part.top))
 
 
+def no_place(part: Part) -> BatchRefused:
+    """The error for a part of another method."""
+    return BatchRefused(text("{kind} has no place in this job", type(part).__name__.removesuffix("Part").lower()))
+
+
 def check_arrays(part: Part, arrays: Mapping[str, Array]) -> None:
     """Raises:
     BatchRefused: arrays of the part are missing, or there are others.
@@ -166,7 +172,12 @@ def _bytes(items: bytes) -> Params:
     return Params({"items": np.frombuffer(items, np.uint8)})
 
 
-def _bytes_in(array: Array) -> bytes:
+def bytes_in(array: Array) -> bytes:
+    """Bytes that came as an array.
+
+    Raises:
+        CutLayerRefused: it is no list of bytes.
+    """
     if (
         array.ndim != 1
         or array.dtype.kind not in "iu"
