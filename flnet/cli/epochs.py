@@ -37,7 +37,9 @@ def is_vertical(job: View) -> bool:
 
 
 def holder_words(row: View) -> str:
-    """ "insurer (label and 3 columns; 850 rows)"."""
+    """ "insurer (label and 3 columns; 850 rows)"; "notary (key)"."""
+    if row.get("holds_key"):
+        return f"{printable(row.get('peer'))} (key)"
     columns = counted(_whole(row.get("columns")), "column")
     held = (f"label and {columns}" if row.get("columns") else "label") if row.get("has_label") else columns
     names = [printable(name) for name in row.get("names") or ()]

@@ -84,6 +84,7 @@ class VerticalRound(BaseRound):
         self._asked: set[PeerId] = set()
         self._positions: dict[PeerId, PositionPart] = {}
         self._absent: dict[PeerId, str] = {}
+        self._silent: set[PeerId] = set()  # of these, who did not answer or is not reachable
         self._inbox: list[tuple[PeerId, TalkPart, Params]] = []
         self._is_working = False
         self._ticks = self._working_since = 0
@@ -313,6 +314,7 @@ class VerticalRound(BaseRound):
         """Everybody has answered, or the time is over: begin, or say why not."""
         for peer in self._asked:
             self._absent.setdefault(peer, text("it did not answer"))
+        self._silent |= self._asked
         self.links.drop(self._asked)
         self._asked.clear()
         before = {} if self._afresh or not self._models.ended else self._models.holders
@@ -322,7 +324,8 @@ class VerticalRound(BaseRound):
             check_holders(positions, {str(peer): why for peer, why in self._absent.items()}, before)
             closed = common_epoch(positions)
         except PeerError as exc:
-            return [CancelTimer(ANSWERS), *self.abandon(exc.message), *told]
+            again = not self._silent.isdisjoint(before)  # another holder may have noticed it first
+            return [CancelTimer(ANSWERS), *self.abandon(exc.message, again=again), *told]
         mine = positions[self._settings.my_id]
         is_aligned = _is_aligned(positions)
         seeds = [positions[peer].seed for peer in sorted(positions) if positions[peer].checkpoints]
@@ -486,6 +489,7 @@ class VerticalRound(BaseRound):
     def _lost(self, peer: PeerId, reason: str) -> list[Effect]:
         if self.begin is None:
             if peer in self._asked:
+                self._silent.add(peer)
                 return self._declined(peer, reason)
             return self._lost_initiator(peer, text("{peer} is not reachable: {reason}", peer, reason))
         if peer not in self.others:

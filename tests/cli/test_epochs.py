@@ -164,5 +164,6 @@ def test_stages_in_words(stage: str, words: str) -> None:
 
 def test_a_label_alone_and_sizes_in_words() -> None:
     assert holder_words({**INSURER, "columns": 0}) == "insurer (label; 850 rows)"
+    assert holder_words({**INSURER, "columns": 0, "holds_key": True}) == "insurer (key)"
     sizes = [size(n) for n in (0, 999, 1000, 123_456, 5_000_000, 7e9, None)]
     assert sizes == ["0 bytes", "999 bytes", "1.0 kB", "123 kB", "5.0 MB", "7.0 GB", "-"]

@@ -282,3 +282,22 @@ async def test_a_stranger_that_sends_fast_is_slowed_down_and_holders_are_not(
         assert [record["outcome"] for record in job_of(mesh.nodes["a"]).records()] == [
             "epoch 0 of the models has ended"
         ]
+
+
+async def test_a_holder_that_is_lost_while_it_is_asked_ends_no_series() -> None:
+    """Another holder may notice first that it is gone; then the initiator begins again before it knows so itself."""
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 1)
+        a, c = (mesh.nodes[name].me.address for name in "ac")
+        mesh.network.cut(a, c)
+        await trigger(mesh.nodes["a"], 2)
+        await until(lambda: job_of(mesh.nodes["a"]).busy)
+        mesh.nodes["a"].deliver(T, PeerLost(PeerId("c"), "others say so"))
+        await until(
+            lambda: outcome(mesh, "a").endswith("c holds columns of this job and is needed: others say so")
+        )
+        mesh.network.heal(a, c)
+        mesh.nodes["a"].deliver(T, PeerSeen(PeerId("c")))
+        await until(lambda: is_idle(mesh) and epochs(mesh) == {2})
+        must_agree(mesh)

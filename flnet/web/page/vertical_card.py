@@ -158,6 +158,8 @@ def _holder(name: str, holder: HolderView, t: Translate, *, is_me: bool, phase: 
 
 def role_words(holder: HolderView, t: Translate) -> str:
     """What a holder has."""
+    if holder.holds_key:
+        return t("key")
     if holder.has_label and holder.columns:
         return t("label and features")
     return t("label") if holder.has_label else t("features")

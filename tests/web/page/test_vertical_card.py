@@ -201,3 +201,16 @@ def test_what_a_peer_claims_of_its_columns_survives_the_bounds() -> None:
 def test_peers_are_not_told_the_gain_and_the_warnings() -> None:
     told = JobView.claimed({"vertical": view(own={"auc": 0.5}, gain={"auc": 0.1}, warnings=["w"])}).for_peers()
     assert told["vertical"].keys() == view().keys() - {"sent", "received"}
+
+
+def test_a_node_that_holds_the_key_of_an_encrypted_regression_has_no_columns_and_no_rows() -> None:
+    notary = {"peer": "notary", "columns": 0, "names": [], "has_label": False, "holds_key": True, "rows": 0}
+    made = card(holders=[BANK, INSURER, notary])
+    assert [(row.peer, row.role) for row in made.holders] == [
+        ("insurer", "label and features"),
+        ("bank", "features"),
+        ("notary", "key"),
+    ]
+    assert card(spanish, holders=[notary]).holders[0].role == "clave"
+    row = made.holders[2]
+    assert (row.columns, row.names, row.rows) == ("0", "—", "0")
