@@ -62,6 +62,9 @@ def vertical_lines(jobs: Sequence[View]) -> list[str]:
         holders = [holder_words(row) for row in view.get("holders") or ()]
         if holders:
             lines.append(f"{name} is held by {listed(holders)}")
+        for row in view.get("holders") or ():
+            if defences := [printable(words) for words in row.get("defences") or ()]:
+                lines.append(f"{name}: {printable(row.get('peer'))} states: {'; '.join(defences)}")
         common = view.get("common")
         rows = "rows are not aligned yet" if common is None else counted(_whole(common), "common row")
         figures = {"accuracy": view.get("accuracy"), "auc": view.get("auc"), "loss": view.get("loss")}
@@ -147,7 +150,8 @@ class EpochResult:
     def __str__(self) -> str:
         if not self.has_ended:
             return f"round {self.number}: {printable(self.outcome)}"
-        figures = f"accuracy {accuracy(self.metrics.get('accuracy'))}, {metric_words(self.metrics, True)}"
+        right = [f"accuracy {accuracy(self.metrics['accuracy'])}"] if "accuracy" in self.metrics else []
+        figures = ", ".join([*right, metric_words(self.metrics, True)])
         took = f"{self.seconds:.1f} s, {_moved({'sent': self.sent, 'received': self.received})}"
         return f"round {self.number}: {printable(self.outcome)}: {figures}; {took}"
 

@@ -310,7 +310,8 @@ def fingerprint(views: Views) -> object:
 def _words(view: View) -> str:
     phase = printable(view.get("phase")).lower()
     if is_vertical(view):
-        return stage_words(view["vertical"]) or phase
+        waiting = listed(map(printable, view.get("waiting_for") or ())) if view.get("rounds_left") else ""
+        return stage_words(view["vertical"]) or (f"{phase}, waiting for {waiting}" if waiting else phase)
     if phase == "training" and view.get("progress"):
         return f"{phase} {_batches(view)}"
     if phase == "gathering":

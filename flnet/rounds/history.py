@@ -141,6 +141,11 @@ class History:
         """The record of the last round that is over."""
         return self.records[-1] if self.records else None
 
+    @property
+    def last_result(self) -> RoundRecord | None:
+        """The record of the last round that is over and had a result."""
+        return next((record for record in reversed(self.records) if record.contributors), None)
+
     def held(self, digest: Digest) -> bool:
         """Whether this node has made this average in one of these rounds."""
         return any(record.digest == digest for record in self.records)
@@ -190,17 +195,7 @@ class History:
             current: the record of the open round.
         """
         last = current if current and current.pre_accuracy is not None else self.last or current
-        exchanged_with = last.exchanged_with if last else None
-        return {
-            "used_hyper": last.used_hyper if last else None,
-            "figures_round": last.key.number if last else None,
-            "pre_fedavg_accuracy": last.pre_accuracy if last else None,
-            "post_fedavg_accuracy": last.post_accuracy if last else None,
-            "metrics": last.metrics if last else {},
-            "model_was_exchanged": "Yes" if exchanged_with else "No",
-            "exchanged_with": exchanged_with,
-            "counts_little": self.weights.view(),
-        }
+        return {**figures_of(last), "counts_little": self.weights.view()}
 
     def take_unsaved(self) -> tuple[Mapping[str, Any], ...]:
         """The records of the rounds that ended since this was asked last."""
@@ -218,6 +213,20 @@ class History:
         for record in (*records, *([current] if current is not None else [])):
             if record.weighed:
                 self.weights.take(record)
+
+
+def figures_of(record: RoundRecord | None) -> Mapping[str, Any]:
+    """The figures of a round in the view of its job."""
+    exchanged_with = record.exchanged_with if record else None
+    return {
+        "used_hyper": record.used_hyper if record else None,
+        "figures_round": record.key.number if record else None,
+        "pre_fedavg_accuracy": record.pre_accuracy if record else None,
+        "post_fedavg_accuracy": record.post_accuracy if record else None,
+        "metrics": record.metrics if record else {},
+        "model_was_exchanged": "Yes" if exchanged_with else "No",
+        "exchanged_with": exchanged_with,
+    }
 
 
 @dataclass(frozen=True)

@@ -60,14 +60,14 @@ from flnet.protocol.messages import LAST_ROUND, Triggered
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import SPLIT, AbandonPart, OfferPart, PositionPart, VerticalReply
 from flnet.rounds.base import BaseJob
-from flnet.rounds.history import RoundRecord
+from flnet.rounds.history import RoundRecord, figures_of
 from flnet.rounds.numbering import ERA, LEAP
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import VERTICAL, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.rounds.vertical_models import VerticalModels, defences_of
 from flnet.rounds.vertical_round import VerticalRound
-from flnet.rounds.view import JobView
+from flnet.rounds.view import JobView, MetricsView
 from flnet.text import text
 
 HERE = text("nodes hold different columns of the same rows in this job; there are no updates to average")
@@ -92,7 +92,7 @@ class VerticalJob(BaseJob[VerticalRound]):
 
     def _view_of_holders(self) -> Mapping[str, Any]:
         """What each holder has, and how far the open epoch is."""
-        models, last = self.models, self._last_epoch
+        models, last = self.models, self.history.last_result
         holders = models.holders or self._own_position()
         rows = [
             {
@@ -125,11 +125,6 @@ class VerticalJob(BaseJob[VerticalRound]):
             **own,
         }
 
-    @property
-    def _last_epoch(self) -> RoundRecord | None:
-        """The record of the newest epoch that has ended."""
-        return next((record for record in reversed(self.history.records) if record.contributors), None)
-
     def _own_position(self) -> Mapping[str, PositionPart]:
         """What this node holds, before others have been asked; empty as long as it is not known."""
         declared = self.settings.declaration
@@ -141,8 +136,14 @@ class VerticalJob(BaseJob[VerticalRound]):
     def view(self) -> JobView:
         """The job as people see it, without what is compared or averaged elsewhere: here, each node has its part."""
         is_loaded = self.settings.declaration is not None
-        left_out = {"merging_rule": "", "rule_needs": 1, "digest": None, "schema_digest": None}
-        return super().view().model_copy(update={**left_out, "agreement": {} if is_loaded else None})
+        shown: dict[str, Any] = {"merging_rule": "", "rule_needs": 1, "digest": None, "schema_digest": None}
+        if (last := self.history.last_result) is not None:  # rather than an attempt that was given up after it
+            figures = ("figures_round", "pre_fedavg_accuracy", "post_fedavg_accuracy")
+            shown |= {name: value for name, value in figures_of(last).items() if name in figures}
+            shown["metrics"] = MetricsView.model_validate(last.metrics)
+        if self.phase is Phase.IDLE and self.series.left > 0:
+            shown["waiting_for"] = sorted(self.models.holders.keys() - {*self.peers.here, self.settings.my_id})
+        return super().view().model_copy(update={**shown, "agreement": {} if is_loaded else None})
 
     def obstacles_with(self, theirs: Mapping[str, str], schema: Digest | None) -> str:
         """Nothing needs to be equal: what holders need of each other is checked when an epoch begins."""

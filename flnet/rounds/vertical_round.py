@@ -440,7 +440,7 @@ class VerticalRound(BaseRound):
         """The epoch has ended: put its figures into the record."""
         report, record = event.report, self.record
         assert report is not None and self.begin is not None
-        before = self._history.last
+        before = self._history.last_result
         self._models.closed = report.epoch
         record.contributors = self.begin.ids
         record.pre_accuracy = before.post_accuracy if before else None

@@ -124,6 +124,24 @@ def test_status_states_holders_rows_epochs_figures_gain_and_warnings(ask: Run, f
     assert stated["vertical"] == told
 
 
+def test_status_states_the_key_holder_and_what_holders_do_about_leakage(ask: Run, fake_node: FakeNode) -> None:
+    clinic = {"peer": "clinic", "columns": 0, "names": [], "has_label": False, "rows": 0, "holds_key": True}
+    careful = {**INSURER, "defences": ["figures on hold-out rows are not told"]}
+    told = vertical(holders=[BANK, clinic, careful], accuracy=None, auc=None)
+    fake_node.views = [split(vertical=told)]
+    lines = ask("status").output.splitlines()
+    assert (
+        "MNIST is held by bank (1 column: age; 800 rows), clinic (key), insurer (label and 3 columns; 850 rows)"
+    ) in lines
+    assert "MNIST: insurer states: figures on hold-out rows are not told" in lines
+    assert "MNIST: 683 common rows, 4 trained epochs, loss 0.5000" in lines
+
+
+def test_whom_an_epoch_waits_for_is_told(ask: Run, fake_node: FakeNode) -> None:
+    waiting = split(rounds_left=2, waiting_for=["insurer"])
+    assert progress_line({"n0": waiting}) == "n0 idle, waiting for insurer"
+
+
 def test_before_the_first_epoch_nothing_is_known_of_rows(ask: Run, fake_node: FakeNode) -> None:
     told = vertical(holders=[], common=None, epochs=0, loss=None, accuracy=None, auc=None, sent=0, received=0)
     fake_node.views = [split(current_round=-1, vertical=told)]

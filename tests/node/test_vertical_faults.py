@@ -109,6 +109,50 @@ async def test_a_holder_that_dies_in_an_epoch_ends_it_everywhere_and_the_series_
         assert sum("has ended" in reason for reason in reasons) == 4
 
 
+async def test_after_an_epoch_that_was_given_up_the_figures_are_those_of_the_last_whole_one() -> None:
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 2)
+        node = mesh.nodes["a"]
+        before = node.job(T)
+        assert before.post_fedavg_accuracy is not None
+        mesh.nodes["a"].deliver(T, PeerLost(PeerId("c"), "it does not answer"))
+        await trigger(node, 2)
+        await until(lambda: is_idle(mesh) and len(node.history(T)) == 3)
+        after = node.job(T)
+        assert "it is not reachable" in str(after.error)
+        figures = [
+            (
+                view.figures_round,
+                view.pre_fedavg_accuracy,
+                view.post_fedavg_accuracy,
+                view.metrics,
+                view.vertical.loss,
+            )
+            for view in (before, after)
+            if view.vertical
+        ]
+        assert figures[0] == figures[1]
+        node.deliver(T, PeerSeen(PeerId("c")))
+        await trained(mesh, "a", 1)
+        assert node.job(T).pre_fedavg_accuracy == before.post_fedavg_accuracy
+
+
+async def test_an_epoch_that_is_to_be_tried_again_waits_for_the_holder_that_is_away() -> None:
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 1)
+        node, job = mesh.nodes["a"], job_of(mesh.nodes["a"])
+        await trigger(node, 40)
+        await until(lambda: job.round is not None and job.round.begin is not None and job.busy)
+        node.deliver(T, PeerLost(PeerId("c"), "it does not answer"))
+        await until(lambda: not job.busy)
+        view = node.job(T)
+        assert (view.waiting_for, view.rounds_left > 0) == (["c"], True)
+        await node.steer(T, "stop")
+        assert node.job(T).waiting_for == []
+
+
 async def test_a_trainer_that_fails_ends_the_epoch_with_its_reason_on_all_holders() -> None:
     people = People(("a", "b", "c"))
     async with vertical_mesh(people) as mesh:

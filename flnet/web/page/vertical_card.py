@@ -16,7 +16,12 @@ from flnet.web.translation import Translate
 HOLDERS_SHOWN = 50
 NAMES_SHOWN = 20  # of the columns of one holder
 WARNINGS_SHOWN = 10
+DEFENCES_SHOWN = 10
 EPOCHS_SHOWN = 12
+METHODS = {
+    "split-network": text("split network"),
+    "encrypted-regression": text("regression under encryption"),
+}
 STAGES = {
     "asking": text("Asking who holds columns"),
     "aligning": text("Finding the common rows"),
@@ -32,6 +37,7 @@ class HolderRow:
     Attributes:
         role: what it holds, in words.
         names: of its columns, as far as its owner shares them.
+        defences: how it protects what it sends, as it states it.
         phase: of its job, as it says itself; empty where it does not answer.
         is_part: whether it takes part in the epochs; else it only says that it holds columns.
     """
@@ -41,6 +47,7 @@ class HolderRow:
     role: str
     columns: str
     names: str
+    defences: tuple[str, ...]
     rows: str
     phase: str
     is_part: bool
@@ -66,6 +73,7 @@ class VerticalCard:
     """What the card of a vertical job shows besides the fields of the job's view.
 
     Attributes:
+        method: by which the nodes train; empty where that is not known.
         holders: label holders first.
         stages: words of each stage of the open epoch, and whether it is the current one; none between epochs.
         progress: how far that stage is, in words; empty where it is not known.
@@ -75,6 +83,7 @@ class VerticalCard:
         epochs: the newest rounds first.
     """
 
+    method: str
     holders: tuple[HolderRow, ...]
     hidden: int
     stages: tuple[tuple[str, bool], ...]
@@ -108,6 +117,7 @@ def vertical_card(
         return None
     rows = tuple(_holders(node, job, peers, t))
     return VerticalCard(
+        method=METHODS.get(view.method, ""),
         holders=rows[:HOLDERS_SHOWN],
         hidden=max(0, len(rows) - HOLDERS_SHOWN),
         stages=tuple((words, name == view.stage) for name, words in STAGES.items()) if view.stage else (),
@@ -148,9 +158,10 @@ def _holder(name: str, holder: HolderView, t: Translate, *, is_me: bool, phase: 
         peer=name,
         is_me=is_me,
         role=role_words(holder, t),
-        columns=count(holder.columns) or NONE,
+        columns=NONE if holder.holds_key else count(holder.columns) or NONE,
         names=_names(holder, t),
-        rows=count(holder.rows) or NONE,
+        defences=tuple(one_line(words, 200) for words in holder.defences[:DEFENCES_SHOWN]),
+        rows=NONE if holder.holds_key else count(holder.rows) or NONE,
         phase=phase,
         is_part=is_part,
     )

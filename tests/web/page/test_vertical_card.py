@@ -84,6 +84,21 @@ def test_a_holder_of_the_label_alone_has_no_columns() -> None:
     assert (row.role, row.columns, row.names) == ("label", "0", "—")
 
 
+def test_the_method_is_told_where_it_is_known() -> None:
+    assert (card(method="encrypted-regression").method, card().method) == ("regression under encryption", "")
+
+
+def test_how_holders_protect_what_they_send_is_told_in_the_words_of_the_reader() -> None:
+    words = text("gradients have isotropic noise of scale {scale}", "10")
+    told = job(view())
+    told = told.model_copy(
+        update={"vertical": VerticalView.model_validate(view(holders=[{**BANK, "defences": [words]}]))}
+    )
+    made = vertical_card("insurer", told, {}, [], spanish)
+    assert made is not None
+    assert made.holders[0].defences == (words,)
+
+
 def test_a_peer_that_says_that_it_holds_columns_is_shown_before_and_beside_the_first_epoch() -> None:
     clinic = {"peer": "clinic", "columns": 7, "names": [], "has_label": False, "rows": 10}
     told = {"clinic": job(view(holders=[clinic, {**BANK, "rows": 1}], epochs=0))}
@@ -183,6 +198,12 @@ async def test_stage_warnings_and_abandoned_rounds_are_seen_in_both_languages(
         assert said in in_spanish, said
 
 
+async def test_the_view_of_data_says_that_more_is_sent(client: Client, node: FakeNode, claims: Any) -> None:
+    assert "It sends more than model parameters" in (await load(client, "/view/data")).text
+    claims.more = {}
+    assert "It sends more than model parameters" not in (await load(client, "/view/data")).text
+
+
 async def test_the_view_of_models_offers_no_download(client: Client, node: FakeNode, claims: Any) -> None:
     claims.digest = "a" * 64
     page = await load(client, "/view/models/MNIST")
@@ -213,4 +234,4 @@ def test_a_node_that_holds_the_key_of_an_encrypted_regression_has_no_columns_and
     ]
     assert card(spanish, holders=[notary]).holders[0].role == "clave"
     row = made.holders[2]
-    assert (row.columns, row.names, row.rows) == ("0", "—", "0")
+    assert (row.columns, row.names, row.rows) == ("—", "—", "—")
