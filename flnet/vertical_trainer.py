@@ -239,6 +239,8 @@ class VerticalTrainer(ABC):
             counts. With 1, training is that of the whole network in one place; with more, waiting for the network
             overlaps with computing, and gradients are up to `in_flight` - 1 steps late.
         method: how the nodes train; it is the same on all nodes.
+        allows_predictions: whether other holders may ask for predictions of common rows, and this node too. Without the
+            owners of all holders there is no prediction.
     """
 
     label: str = ""
@@ -249,6 +251,7 @@ class VerticalTrainer(ABC):
     tells_score: bool = True
     in_flight: int = 1
     method: Method = "split-network"
+    allows_predictions: bool = False
 
     @abstractmethod
     def identifiers(self) -> Sequence[str]:
@@ -291,6 +294,10 @@ class VerticalTrainer(ABC):
             hyper: of the job.
         """
         return None
+
+    def class_names(self) -> Sequence[str]:
+        """Names of the classes of the labels; holders that ask for a prediction are told them."""
+        return self.data_info().classes
 
     def data_info(self) -> DataInfo:
         """Description of this node's columns and labels."""

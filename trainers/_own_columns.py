@@ -35,6 +35,7 @@ class OwnColumnsTrainer(VerticalTrainer):
         if own.gradient_noise is not None:
             self.gradient_noise = GradientDefence(own.gradient_noise.rule, own.gradient_noise.scale)
         self.tells_score, self.in_flight = own.tells_score, own.in_flight
+        self.allows_predictions = own.allow_predictions
 
     def identifiers(self) -> Sequence[str]:
         """The id column."""
@@ -75,6 +76,10 @@ class OwnColumnsTrainer(VerticalTrainer):
         count = len(self._columns.classes)
         layers = Layers((width, *self._own.hidden, 1 if count == 2 else count))
         return DenseTop(layers, layers.initial(seed), "adam", hyper.u)
+
+    def class_names(self) -> Sequence[str]:
+        """The words of the label column."""
+        return self._columns.classes
 
     def data_info(self) -> DataInfo:
         """Where the columns come from; peers are told the classes only where names are shared."""

@@ -8,7 +8,7 @@ import os
 import re
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -413,6 +413,10 @@ class NodeClient:
     def predict(self, trainer: str, question: View) -> View:
         """POST /jobs/{trainer}/predict."""
         return self._object("POST", _job_path(trainer) + "/predict", question)
+
+    def predict_ids(self, trainer: str, ids: Sequence[str]) -> View:
+        """POST /jobs/{trainer}/predict/ids."""
+        return self._object("POST", _job_path(trainer) + "/predict/ids", {"ids": list(ids)})
 
     def findings(self, trainer: str, kind: str, digest: str | None = None) -> View:
         """GET /jobs/{trainer}/labels or .../groups, of the current model or of another one."""

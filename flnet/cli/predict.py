@@ -154,23 +154,53 @@ def pictures_in(folder: Path) -> list[Path]:
     "--input",
     "path",
     type=click.Path(path_type=Path),
-    required=True,
     help=f"A file: {', '.join(SUFFIXES)}; or a folder of images.",
 )
+@click.option(
+    "--id",
+    "ids",
+    multiple=True,
+    help="An id of a job whose nodes hold different columns; may be repeated.",
+)
+@click.option(
+    "--ids-from",
+    "ids_from",
+    type=click.Path(path_type=Path),
+    help="A CSV file with such ids.",
+)
+@click.option("--id-column", default="id", show_default=True, help="Its column with the ids.")
 @click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one in use]")
 @node_option
-def command(trainer: str, path: Path, digest: str | None, address: str, as_json: bool) -> None:
-    """Predict the classes or values of inputs with a model.
+def command(
+    trainer: str,
+    path: Path | None,
+    ids: tuple[str, ...],
+    ids_from: Path | None,
+    id_column: str,
+    digest: str | None,
+    address: str,
+    as_json: bool,
+) -> None:
+    """Predict the classes or values of inputs with a model, or those of people by id.
 
     A JSON file holds a list of inputs, a NumPy file an array (n, ...), and a CSV or ARFF file one input per row. CSV
     needs no line of column names; with one, the file may be like that of the training: columns in any order, and
     target and id are ignored. An image is one input, and a folder has one for each image in it and in its folders.
     While the node trains, the answer waits.
 
+    Where nodes hold different columns of the same people, --id and --ids-from take the place of --input. All nodes
+    with columns have to be there, and their owners have to allow predictions.
+
     \b
     Exit codes: 0 answered; 1 the node refused, or an image of a folder cannot be used; 2 wrong usage, or a file that
     cannot be used; 3 the node cannot be reached.
     """
+    if (path is not None) == bool(ids or ids_from is not None):
+        raise click.UsageError("expected either --input, or --id and --ids-from")
+    if path is None:
+        listed_ids = [] if ids_from is None else ids_in(ids_from, id_column)
+        _by_id(trainer, [*ids, *listed_ids], digest, address, as_json)
+        return
     model = {} if digest is None else {"digest": digest}
     try:
         pictures = pictures_in(path) if path.is_dir() else []
@@ -188,6 +218,80 @@ def command(trainer: str, path: Path, digest: str | None, address: str, as_json:
         _show(answer)
     if refused := answer.get("refused"):
         raise click.ClickException(_without(refused, len(pictures)))
+
+
+def ids_in(path: Path, column: str) -> list[str]:
+    """The ids in a column of a CSV file, with commas, semicolons or tabs between its cells.
+
+    Raises:
+        click.BadParameter: it cannot be read, or has no such column.
+    """
+    try:
+        with path.open(newline="", encoding="utf-8-sig") as file:
+            first = file.readline()
+            file.seek(0)
+            rows = csv.DictReader(file, delimiter=max(",;\t", key=first.count))
+            names = [name.strip() for name in rows.fieldnames or ()]
+            if column not in names:
+                raise ValueError(f"it has no column {column!r}, but {', '.join(names) or 'no columns'}")
+            rows.fieldnames = names
+            found = [row[column] for row in rows]
+    except (OSError, ValueError, csv.Error) as exc:
+        raise click.BadParameter(f"{path} cannot be used: {exc}", param_hint="--ids-from") from exc
+    if not found:
+        raise click.BadParameter(f"{path} has no rows", param_hint="--ids-from")
+    if empty := sum(not value for value in found):
+        raise click.BadParameter(f"{path} has no id in {empty} of {len(found)} rows", param_hint="--ids-from")
+    return found
+
+
+def _by_id(trainer: str, ids: list[str], digest: str | None, address: str, as_json: bool) -> None:
+    """Ask for predictions by id, in parts that a node takes, and show them."""
+    if digest is not None:
+        raise click.UsageError("--digest goes with --input; predictions by id are those of the newest epoch")
+    with NodeClient(address, WORK_SECONDS) as node:
+        parts = [ids[start : start + MOST_AT_ONCE] for start in range(0, len(ids), MOST_AT_ONCE)]
+        answers = [_for_part(node, trainer, part) for part in parts]
+    made = [answer for answer in answers if answer["predictions"]]
+    if not made:
+        raise click.ClickException("none of these ids is among the rows that all holders have")
+    answer = {**_joined_ids(made), "unknown": [name for answer in answers for name in answer["unknown"]]}
+    if as_json:
+        print_json(answer)
+        return
+    for made in answer["predictions"]:
+        click.echo(f"label of {printable(made['holder'])}, epoch {answer['epoch']}")
+        print_table(answers_table({**made, "files": answer["ids"]}, "id"))
+    if answer["unknown"]:
+        click.echo(f"not among the rows that all holders have: {listed(map(printable, answer['unknown']))}")
+
+
+def _for_part(node: NodeClient, trainer: str, ids: list[str]) -> View:
+    """The answer for some ids; without predictions where none of them is common."""
+    while True:
+        try:
+            return node.predict_ids(trainer, ids)
+        except PeerRefused as exc:
+            if exc.error == InputRefused.code:
+                return {"ids": [], "unknown": ids, "predictions": []}
+            if exc.error != TooManyRequests.code:
+                raise
+            time.sleep(BUSY_SECONDS)
+
+
+def _joined_ids(answers: list[View]) -> View:
+    """The answers for the parts of a list of ids as one."""
+    whole = dict(answers[0])
+    for answer in answers[1:]:
+        if answer["epoch"] != whole["epoch"]:
+            raise click.ClickException("an epoch ended between two parts of the list; ask again")
+        whole["ids"] = [*whole["ids"], *answer["ids"]]
+        pairs = zip(whole["predictions"], answer["predictions"], strict=True)
+        whole["predictions"] = [
+            {**made, **{key: [*made[key], *more[key]] for key in ("probabilities", "predicted")}}
+            for made, more in pairs
+        ]
+    return whole
 
 
 def _of_pictures(
@@ -286,12 +390,12 @@ def _tell_coarse(coarse: View) -> None:
         click.echo("not available yet: there is no estimate of how the labels correspond")
 
 
-def answers_table(answer: View) -> Table:
+def answers_table(answer: View, head: str = "input") -> Table:
     """One row per input: what it is held for, the numbers of the best classes, and which model answered."""
     numbers = "probabilities" if "probabilities" in answer else "scores"
     choice = answer.get("choice") or {}
     answered, errors = choice.get("answered", []), choice.get("errors", [])
-    shown = table("input", "predicted", numbers, *["answered by"] * bool(answered), *["error"] * bool(errors))
+    shown = table(head, "predicted", numbers, *["answered by"] * bool(answered), *["error"] * bool(errors))
     files = answer.get("files", [])
     rows = zip(answer.get("predicted", []), answer.get(numbers, []), strict=False)
     for place, (name, values) in enumerate(rows):

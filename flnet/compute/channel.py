@@ -21,7 +21,7 @@ import numpy as np
 
 from flnet.compute.assignment import Assignment
 from flnet.compute.verbs import VERBS, TrainerRequest
-from flnet.compute.vertical import Opened
+from flnet.compute.vertical import AskedOutputs, AskedPrediction, Opened
 from flnet.errors import DataMissing, FlnetError, InputRefused, NotOffered, SitsOut, TrainerError
 from flnet.labels.spaces import Labelling, read_fields
 from flnet.params.params import Array, Params
@@ -78,7 +78,7 @@ class Garbled(ValueError):
 def _dataclasses() -> dict[str, type[Any]]:
     """The classes that are sent as their fields, by name."""
     messages = (WorkOrder, CancelOrder, ProgressReport, WorkReply, Assignment, TrainerFile, TrainerSettings)
-    values = (Partition, Method, Declaration, Turn, Fit, Score, InCoarse, Opened)
+    values = (Partition, Method, Declaration, Turn, Fit, Score, InCoarse, Opened, AskedOutputs, AskedPrediction)
     verbs = [kind for verb in VERBS.values() for kind in (verb.request, verb.result) if kind not in (dict, bytes)]
     return {kind.__name__: kind for kind in (*messages, *values, *verbs)}
 

@@ -18,22 +18,42 @@ from flnet.compute.verbs import (
     EvaluateRequest,
     FitRequest,
     OpenEpochRequest,
+    OutputsRequest,
     PersonaliseRequest,
     PrepareRequest,
     TurnRequest,
+    VerticalPredictRequest,
 )
-from flnet.compute.vertical import done, opened
+from flnet.compute.vertical import (
+    asked_outputs,
+    asked_prediction,
+    done,
+    opened,
+    outputs_computed,
+    prediction_computed,
+)
 from flnet.errors import FlnetError, LocalError, ParamsRefused, SitsOut
 from flnet.params.arithmetic import clipped
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
 from flnet.params.quantization import Encoding, lowered
-from flnet.protocol.effects import Average, CancelWork, Evaluate, Fold, OpenEpoch, Talk, Train
+from flnet.protocol.effects import (
+    Average,
+    CancelWork,
+    ComputeOutputs,
+    ComputePrediction,
+    Evaluate,
+    Fold,
+    OpenEpoch,
+    Talk,
+    Train,
+)
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
     Evaluated,
     EvaluationFailed,
     Event,
+    PredictionNotComputed,
     Prepared,
     PrepareFailed,
     SumSpoilt,
@@ -219,6 +239,17 @@ class ComputeTasks:
             return done(turn, effect.session)
         except FlnetError as exc:
             return VerticalFailed(effect.session, str(exc))
+
+    async def predict(self, trainer: TrainerId, effect: ComputeOutputs | ComputePrediction) -> Event:
+        """Compute this node's part in a prediction of a vertical job, or the prediction from the parts of all."""
+        try:
+            if isinstance(effect, ComputeOutputs):
+                found = await self._queue.call(trainer, OutputsRequest(asked_outputs(effect)))
+                return outputs_computed(effect, found)
+            answer = await self._queue.call(trainer, VerticalPredictRequest(asked_prediction(effect, self._me)))
+            return prediction_computed(effect, answer)
+        except FlnetError as exc:
+            return PredictionNotComputed(effect.asker, effect.session, str(exc))
 
     def _merge(self, trainer: TrainerId, effect: Average) -> tuple[Merged, Screening]:
         open_sum = self._sums.pop(trainer, None)

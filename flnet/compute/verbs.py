@@ -16,7 +16,15 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from flnet.compute.checks import checked_fit, checked_params, checked_private, checked_score, declared, in_words
 from flnet.compute.export import file_of
 from flnet.compute.prediction import check_inputs, checked_prediction, picture_input
-from flnet.compute.vertical import Opened, VerticalHost, VerticalTurn
+from flnet.compute.vertical import (
+    AskedOutputs,
+    AskedPrediction,
+    FoundOutputs,
+    HolderAnswer,
+    Opened,
+    VerticalHost,
+    VerticalTurn,
+)
 from flnet.errors import AlignmentRefused, InputRefused, NotOffered, TrainerError
 from flnet.params.params import Array, Params
 from flnet.protocol.events import Declaration, Split
@@ -151,6 +159,20 @@ class TurnRequest(TrainerRequest[VerticalTurn]):
 
 
 @dataclass(frozen=True)
+class OutputsRequest(TrainerRequest[FoundOutputs]):
+    """Compute this node's part in a prediction of a vertical job."""
+
+    asked: AskedOutputs
+
+
+@dataclass(frozen=True)
+class VerticalPredictRequest(TrainerRequest[HolderAnswer]):
+    """Predict from the outputs of all feature holders of a vertical job."""
+
+    asked: AskedPrediction
+
+
+@dataclass(frozen=True)
 class Work:
     """The trainer that does a call, and what it needs in addition to the request.
 
@@ -257,6 +279,16 @@ def _turn(work: Work, request: TurnRequest) -> VerticalTurn:
         return _vertical(work).go_on(request.session, request.received)
 
 
+def _outputs(work: Work, request: OutputsRequest) -> FoundOutputs:
+    with work.failing_in("outputs"):
+        return _vertical(work).outputs(request.asked)
+
+
+def _predict_rows(work: Work, request: VerticalPredictRequest) -> HolderAnswer:
+    with work.failing_in("predict"):
+        return _vertical(work).prediction(request.asked)
+
+
 def _vertical(work: Work) -> VerticalHost:
     if not isinstance(work.trainer, VerticalHost):
         raise NotOffered(text("{trainer} is no trainer for different columns of the same rows", work.name))
@@ -295,5 +327,7 @@ VERBS: Mapping[type[TrainerRequest[Any]], Verb[Any, Any]] = {
         Verb(ExportRequest, bytes, _export),
         Verb(OpenEpochRequest, VerticalTurn, _open_epoch),
         Verb(TurnRequest, VerticalTurn, _turn),
+        Verb(OutputsRequest, FoundOutputs, _outputs),
+        Verb(VerticalPredictRequest, HolderAnswer, _predict_rows),
     )
 }

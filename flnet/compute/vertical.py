@@ -18,19 +18,21 @@ from blake3 import blake3
 
 from flnet.algorithms.vertical.aligning import Sent
 from flnet.algorithms.vertical.conversation import Conversation, HolderTurn, Saved
-from flnet.algorithms.vertical.defences import NormalSource
+from flnet.algorithms.vertical.defences import NormalSource, OutputNoise
 from flnet.algorithms.vertical.encrypted_conversation import EncryptedConversation
 from flnet.algorithms.vertical.encryption import Encryption
 from flnet.algorithms.vertical.groups import Group
 from flnet.algorithms.vertical.holder import SEED_BYTES
 from flnet.algorithms.vertical.identifiers import RULE, normalised_column
+from flnet.algorithms.vertical.prediction import outputs_for, places_of, prediction_from
 from flnet.algorithms.vertical.wire_form import read_fields
+from flnet.compute.prediction import checked_prediction
 from flnet.errors import NotOffered, PeerError, TrainerError
 from flnet.params.params import Array, Params, PeerId, is_finite
-from flnet.protocol.effects import OpenEpoch
-from flnet.protocol.events import Declaration, TalkSent, VerticalDone
+from flnet.protocol.effects import ComputeOutputs, ComputePrediction, OpenEpoch
+from flnet.protocol.events import Declaration, OutputsComputed, PredictionComputed, TalkSent, VerticalDone
 from flnet.protocol.messages import HyperParams
-from flnet.protocol.vertical import ENCRYPTED, MAX_IN_FLIGHT, BeginPart, EpochClosedPart
+from flnet.protocol.vertical import ENCRYPTED, MAX_IN_FLIGHT, BeginPart, ClassMeaning, EpochClosedPart
 from flnet.security.ckks import CKKS
 from flnet.security.noise import SecretNormal
 from flnet.security.prime_group import ed25519_group
@@ -85,6 +87,48 @@ class Opened:
     report: Mapping[str, Any] | None = None
     rows: Array | None = None
     alignment: str = ""
+
+
+@dataclass(frozen=True)
+class AskedOutputs:
+    """What a prediction needs of this node; see `flnet.protocol.effects.ComputeOutputs`."""
+
+    epoch: int
+    hyper: HyperParams
+    params: Params
+    rows: Array
+    checksum: str
+    ids: Sequence[str | int] = ()
+    places: Array | None = None
+
+
+@dataclass(frozen=True)
+class FoundOutputs:
+    """This node's part in a prediction; see `flnet.protocol.events.OutputsComputed`."""
+
+    places: Array
+    unknown: Sequence[int]
+    values: Array | None
+
+
+@dataclass(frozen=True)
+class AskedPrediction:
+    """What a label holder predicts from; see `flnet.protocol.effects.ComputePrediction`."""
+
+    me: str
+    hyper: HyperParams
+    params: Params
+    outputs: Mapping[str, Array]
+    seed: int
+
+
+@dataclass(frozen=True)
+class HolderAnswer:
+    """Probabilities (n, k) of a label holder, and the names of its classes, if they have some."""
+
+    values: Array
+    meaning: str
+    classes: Sequence[str]
 
 
 class VerticalHost(Trainer):
@@ -171,12 +215,13 @@ class VerticalHost(Trainer):
             "rule": RULE,
             "group": self._group().name,
             "seed": seed,
-            "ids": blake3("\0".join(ids).encode()).hexdigest(),
+            "ids": _checksum(ids),
             **{name: asdict(setting) for name, setting in noise.items() if setting is not None},
             "tellsScore": trainer.tells_score,
             "inFlight": trainer.in_flight,
             "method": trainer.method,
             "scheme": self._encryption.name() if is_encrypted else "",
+            "allowsPredictions": bool(trainer.allows_predictions),
         }
 
     def _check_settings(self, *, has_features: bool, has_label: bool) -> None:
@@ -252,6 +297,48 @@ class VerticalHost(Trainer):
             raise TrainerError(text("the label column has one value only; nothing can be learnt from it"))
         return True
 
+    # --- predictions by id
+
+    def outputs(self, asked: AskedOutputs) -> FoundOutputs:
+        """This node's part in a prediction: the places of the rows, and the outputs of its bottom model for them.
+
+        Raises:
+            TrainerError: it cannot be computed.
+        """
+        ids = self._ids()
+        if _checksum(ids) != asked.checksum:
+            raise TrainerError(text("the ids have changed since the rows were aligned; train one more epoch"))
+        places, unknown = asked.places, list[int]()
+        if places is None:
+            places, unknown = places_of(asked.ids, ids, asked.rows)
+        state, trainer = Saved(asked.params).state("bottom"), self.trainer
+        values = None
+        if state.weights and len(places):
+            with _in_words():
+                noise = OutputNoise.of(trainer.output_noise, self._noise)
+                values = outputs_for(trainer, state, asked.rows[places], asked.hyper, asked.epoch, noise)
+        return FoundOutputs(places, unknown, values)
+
+    def prediction(self, asked: AskedPrediction) -> HolderAnswer:
+        """What this label holder predicts from the outputs of all feature holders.
+
+        Raises:
+            TrainerError: it cannot be computed.
+        """
+        outputs = {PeerId(peer): values for peer, values in asked.outputs.items()}
+        with _in_words():
+            made = prediction_from(
+                self.trainer, PeerId(asked.me), Saved(asked.params).state("top"), outputs, asked.hyper, asked.seed
+            )
+        names = list(self.trainer.class_names())
+        count = next(iter(outputs.values())).shape[0]
+        checked = checked_prediction(made, count, len(names), self._name)
+        if checked.meaning == "scores":
+            raise TrainerError(text("the top model gives scores; a prediction by id needs probabilities"))
+        return HolderAnswer(np.clip(checked.values, 0, 1), checked.meaning, names)
+
+    # --- epochs
+
     def open(self, opened: Opened) -> VerticalTurn:
         """Begin an epoch; one that was open before is forgotten.
 
@@ -293,6 +380,10 @@ class VerticalHost(Trainer):
         if turn.stage == "closed":
             self._conversation, self._session = None, ""
         return _result(turn)
+
+
+def _checksum(ids: Sequence[str]) -> str:
+    return blake3("\0".join(ids).encode()).hexdigest()
 
 
 @contextmanager
@@ -347,3 +438,29 @@ def done(turn: VerticalTurn, session: str) -> VerticalDone:
 
 def _sent(one: Sent) -> Mapping[str, Any]:
     return {"to": str(one.to), "part": one.part.as_dict(), "arrays": one.arrays}
+
+
+def asked_outputs(effect: ComputeOutputs) -> AskedOutputs:
+    """What a job asks for, as it goes into the training child."""
+    places = None if effect.places is None else effect.places["places"]
+    models = (effect.epoch, effect.hyper, effect.params, effect.rows["rows"], effect.checksum)
+    return AskedOutputs(*models, effect.ids, places)
+
+
+def outputs_computed(effect: ComputeOutputs, found: FoundOutputs) -> OutputsComputed:
+    """This node's part in a prediction, as the job gets it."""
+    values = None if found.values is None else Params({"values": found.values})
+    places = Params({"places": found.places})
+    return OutputsComputed(effect.asker, effect.session, places, tuple(found.unknown), values)
+
+
+def asked_prediction(effect: ComputePrediction, me: PeerId) -> AskedPrediction:
+    """What a job asks for, as it goes into the training child."""
+    return AskedPrediction(me, effect.hyper, effect.params, effect.outputs, effect.seed)
+
+
+def prediction_computed(effect: ComputePrediction, answer: HolderAnswer) -> PredictionComputed:
+    """The prediction of this label holder, as the job gets it."""
+    meaning: ClassMeaning = "any_of" if answer.meaning == "any_of" else "one_of"
+    classes = tuple(name[:200] for name in answer.classes)
+    return PredictionComputed(effect.asker, effect.session, Params({"values": answer.values}), meaning, classes)

@@ -241,6 +241,7 @@ class OwnColumns(Own):
     gradient_noise: OwnGradientNoise | None = None
     tells_score: bool = True
     in_flight: int = Field(default=1, ge=1, le=64)
+    allow_predictions: bool = False
 
     @model_validator(mode="after")
     def _fits_together(self) -> OwnColumns:

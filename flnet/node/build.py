@@ -184,7 +184,7 @@ def assemble(
         outbox = Outbox(transport, wire, core.members, node.deliver, buffers, node.traffic, node.distances, claims)
         outbox.must_prove, outbox.trust = settings.mode != "open", trust
         timers = Timers(node.deliver, random.Random())
-        return Performer(store, registry, outbox, tasks, timers, node.feed, node.deliver)
+        return Performer(store, registry, outbox, tasks, timers, node.feed, node.deliver, node.id_predictions)
 
     node = NodeRuntime(
         core,

@@ -306,6 +306,16 @@ class Node(Protocol):
         """
         ...
 
+    async def predict_ids(self, trainer: TrainerId, ids: Sequence[str | int]) -> View:
+        """Predict rows of a vertical job by id: {ids, unknown, epoch, predictions: [{holder, classes, probabilities,
+        predicted}, ...]}, one prediction of each label holder for the ids that all holders have.
+
+        Raises:
+            InputRefused: no or too many ids, or none that all holders have. NotOffered: not allowed, or no vertical
+            job. JobBusy: an epoch is open. NotReady: no model, or a holder is away, refuses or does not answer.
+        """
+        ...
+
     async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
         """The model as a file; `form` is safetensors or onnx, with -common or -personal after it for one of two.
 

@@ -325,9 +325,14 @@ class Outbox:
         message = packet.message
         assert isinstance(message, JobMessage)
         key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
+        session = message.session if isinstance(message, VerticalMessage) else ""
+
+        def failed(reason: str) -> None:
+            self._deliver(owner, SendFailed(peer, message.path, key, reason, session))
+
         address = self._members.address_of(peer)
         if address is None:
-            self._deliver(owner, SendFailed(peer, message.path, key, text("its address is not known any more")))
+            failed(text("its address is not known any more"))
             return
         limit = self._wire.landing_limit(owner) if isinstance(message, Accuracy | AskVersion) else CONTROL_BYTES
         try:
@@ -346,17 +351,15 @@ class Outbox:
                     )
                     reply = await self._transport.send(address, message.path, body, content_type, limit)
         except TooManyWaiting as exc:
-            self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
+            failed(str(exc))
             return
         except TransportError as exc:
-            self._deliver(owner, SendFailed(peer, message.path, key, str(exc)))
+            failed(str(exc))
             self._deliver(None, ContactLost(peer, str(exc)))
             self._shut_out(peer, exc)
             return
         if reply.signer is not None and not self._members.fits(peer, reply.signer):
-            self._deliver(
-                owner, SendFailed(peer, message.path, key, text("another node than {peer} answers there", peer))
-            )
+            failed(text("another node than {peer} answers there", peer))
             return
         if not self._members.settled(peer):  # else it tells nothing new
             self._deliver(None, ContactMade(peer))
@@ -367,20 +370,22 @@ class Outbox:
             self._deliver(owner, event)
 
     async def _outcome(self, peer: PeerId, message: JobMessage, key: RoundKey, reply: Reply) -> Event | None:
+        session = message.session if isinstance(message, VerticalMessage) else ""
         if reply.status >= 400:
             refusal = refusal_of(reply)
-            return SendRefused(peer, message.path, key, reply.status, refusal.error, refusal.answer, refusal.round)
+            said = (refusal.error, refusal.answer, refusal.round)
+            return SendRefused(peer, message.path, key, reply.status, *said, session)
         kind = ANSWERS.get(message.path)
         if kind is None:
             return None
         try:
             packet = await self._wire.read(kind, reply.body, reply.content_type)
         except PeerError as exc:
-            return SendFailed(peer, message.path, key, text("its answer cannot be used: {reason}", exc))
+            return SendFailed(peer, message.path, key, text("its answer cannot be used: {reason}", exc), session)
         answer = packet.message
         assert isinstance(answer, AccuracyReply | RoundReply | VersionReply | VerticalReply)
         if answer.i_am.id != peer and (reply.signer is not None or not isinstance(answer, AccuracyReply)):
-            return SendFailed(peer, message.path, key, text("its answer speaks for another node"))
+            return SendFailed(peer, message.path, key, text("its answer speaks for another node"), session)
         if isinstance(answer, RoundReply):
             return RoundAnswered(peer, answer.round)
         if isinstance(answer, VerticalReply):

@@ -23,6 +23,7 @@ from flnet.membership.state import KEPT_AHEAD
 from flnet.node.core import Owned
 from flnet.node.event_log import EventLog
 from flnet.node.event_queue import Deliver, Timers
+from flnet.node.id_predictions import IdPredictions
 from flnet.node.model_registry import ModelRegistry, SelectedModel
 from flnet.node.outbox import Outbox
 from flnet.params.params import PeerId, TrainerId
@@ -31,6 +32,8 @@ from flnet.protocol.effects import (
     Average,
     CancelTimer,
     CancelWork,
+    ComputeOutputs,
+    ComputePrediction,
     Evaluate,
     Fetch,
     Fold,
@@ -44,6 +47,7 @@ from flnet.protocol.effects import (
     SendProbe,
     SetTimer,
     Talk,
+    TellPrediction,
     Train,
 )
 from flnet.protocol.events import Event, Restored, UpdateOffered, UpdateReceived, VersionReceived
@@ -57,7 +61,8 @@ Answered = asyncio.Future[Packet | None]
 log = logging.getLogger(__name__)
 Tell = Callable[[str, str], object]
 RETRY_SECONDS = 10.0  # until what could not be saved is tried again, if nothing else is saved before
-WORK = (CancelWork, Train, Fold, Average, Evaluate, OpenEpoch, Talk)  # what the compute queue does
+# What the compute queue does.
+WORK = (CancelWork, Train, Fold, Average, Evaluate, OpenEpoch, Talk, ComputeOutputs, ComputePrediction)
 SAVE_SECONDS = 10.0  # for what is to be saved when this node ends
 
 
@@ -340,8 +345,13 @@ class Performer:
         timers: Timers,
         feed: EventLog,
         deliver: Deliver,
+        predictions: IdPredictions,
     ) -> None:
+        """Args:
+        predictions: of rows by id; hears how they end.
+        """
         self.saver = StateSaver(store, feed.publish)
+        self._predictions = predictions
         self._registry, self._outbox, self._compute = registry, outbox, compute
         self._timers, self._feed, self._deliver = timers, feed, deliver
         self._tasks: set[asyncio.Task[None]] = set()
@@ -501,6 +511,10 @@ class Performer:
                 self._later(owner, self._compute.evaluate(owner, effect))
             case OpenEpoch() | Talk() as effect:
                 self._later(owner, self._compute.take_turn(owner, effect))
+            case ComputeOutputs() | ComputePrediction() as effect:
+                self._later(owner, self._compute.predict(owner, effect))
+            case TellPrediction() as effect:
+                self._predictions.end(effect)
             case Fetch() as effect:
                 self._move(self._ends(owner, self._outbox.fetch(owner, effect)))
             case Send() as effect:

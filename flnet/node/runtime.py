@@ -18,6 +18,7 @@ from flnet.node.data_import import DataImports, FolderWatcher
 from flnet.node.event_log import EventLog, EventLogStore
 from flnet.node.event_queue import EventQueue
 from flnet.node.formats import IDLE_SECONDS, BodyFormats, BufferPool, give_back_when_idle
+from flnet.node.id_predictions import IdPredictions
 from flnet.node.inbound import KINDS, ORDERS, STATUS, MessageChecks, check_speaker, check_trusted
 from flnet.node.interface import (
     Body,
@@ -129,12 +130,15 @@ class NodeRuntime:
         self.record_pages, self.thinned_records = history.pages, history.thinned
         self.models, self.pin = registry.views, registry.pin
         self.predict, self.export, self.card = service.predict, service.export, service.card
+        self.id_predictions = IdPredictions(core)
+        self.predict_ids = self.id_predictions.predict
         self.distances = Distances()
         self._peer_infos = PeerInfos(transport, self.peers, self.distances)
         self._meeting = MeetingChecks(core, self._peer_infos, self.peers, self.feed.publish)
         self._peer_history, self._bootstrap = PeerHistory(transport), tuple(bootstrap)
         self.checks = MessageChecks(core.me.id, time.monotonic, self.feed.publish)
         self._queue = EventQueue(self._handle, lambda words: self.feed.publish("fault", words, data={}))
+        self.id_predictions.ask = self._queue.ask
         self._progress: dict[TrainerId, ProgressView] = {}
         self._performer = make_performer(self)
         self._background: list[asyncio.Task[None]] = []  # what looks after this node from time to time

@@ -15,7 +15,7 @@ from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.events import Split
 from flnet.protocol.messages import HyperParams, Message, News, Peer, Probe
 from flnet.protocol.updates import RoundKey, Update
-from flnet.protocol.vertical import BeginPart, EpochClosedPart, TalkPart
+from flnet.protocol.vertical import BeginPart, ClassMeaning, EpochClosedPart, TalkPart
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,80 @@ class Talk:
 
 
 @dataclass(frozen=True)
+class ComputeOutputs:
+    """Compute this node's part in a prediction, in the compute queue. Ends in OutputsComputed or PredictionNotComputed.
+
+    Attributes:
+        asker, session: of the prediction.
+        epoch: at the end of which the models are.
+        params: of this node's models.
+        rows: of the alignment: {"rows": (k,)}.
+        checksum: of the ids with which the rows were aligned.
+        ids: that a person asks for; of another node's prediction `places` instead.
+        places: {"places": (n,)}.
+    """
+
+    asker: PeerId
+    session: str
+    epoch: int
+    hyper: HyperParams
+    params: Params
+    rows: Params
+    checksum: str
+    ids: tuple[str | int, ...] = ()
+    places: Params | None = None
+
+
+@dataclass(frozen=True)
+class ComputePrediction:
+    """Compute a prediction from the outputs of all feature holders, in the compute queue.
+
+    Ends in PredictionComputed or PredictionNotComputed.
+
+    Attributes:
+        params: of this node's models.
+        outputs: (n, q) by the id of each feature holder.
+        seed: of the models.
+    """
+
+    asker: PeerId
+    session: str
+    hyper: HyperParams
+    params: Params
+    outputs: Params
+    seed: int
+
+
+@dataclass(frozen=True)
+class HolderPrediction:
+    """What a label holder predicts: {"values": (n, k)} probabilities."""
+
+    holder: PeerId
+    values: Params
+    meaning: ClassMeaning
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TellPrediction:
+    """Tell the person who asked for a prediction by id how it ended.
+
+    Attributes:
+        ticket: of PredictionAsked.
+        epoch: after which the models are.
+        unknown: which of the ids are not common.
+        predictions: for the other ids, of each label holder.
+        error: why there are none.
+    """
+
+    ticket: int
+    epoch: int = -1
+    unknown: tuple[int, ...] = ()
+    predictions: tuple[HolderPrediction, ...] = ()
+    error: PeerError | None = None
+
+
+@dataclass(frozen=True)
 class CancelTimer:
     """Cancel a timer; it is no error if it is not set."""
 
@@ -266,6 +340,9 @@ Effect = (
     | Evaluate
     | OpenEpoch
     | Talk
+    | ComputeOutputs
+    | ComputePrediction
+    | TellPrediction
     | CancelTimer
     | SetTimer
     | Fetch
@@ -289,6 +366,9 @@ ORDER: tuple[type, ...] = (
     Evaluate,
     OpenEpoch,
     Talk,
+    ComputeOutputs,
+    ComputePrediction,
+    TellPrediction,
     CancelTimer,
     SetTimer,
     Fetch,

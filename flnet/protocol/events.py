@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
 from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
-from flnet.protocol.vertical import AnyPart, EpochClosedPart, TalkPart
+from flnet.protocol.vertical import AnyPart, ClassMeaning, EpochClosedPart, TalkPart
 
 # What every event is, and what a trainer says of itself.
 
@@ -284,6 +284,19 @@ class VerticalDelivered(Event):
     session: str
 
 
+@dataclass(frozen=True)
+class PredictionAsked(Event):
+    """A person asks for the prediction of rows of a vertical job by their ids; ends in TellPrediction.
+
+    Attributes:
+        ticket: under which the result is told.
+        ids: as the person writes them, 1 to MAX_PREDICTED.
+    """
+
+    ticket: int
+    ids: tuple[str | int, ...]
+
+
 # How one peer's update counted in an average, for people: its weight, and what the aggregation rule saw of it.
 
 
@@ -386,6 +399,44 @@ class VerticalDone(Event):
 class VerticalFailed(Event):
     """The conversation of an epoch cannot go on."""
 
+    session: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class OutputsComputed(Event):
+    """This node's part in a prediction is computed.
+
+    Attributes:
+        asker, session: of the prediction.
+        places: {"places": (n,)} of the rows among the common ones.
+        unknown: which of the ids that were asked for are not common.
+        outputs: {"values": (n, q)}; None without features.
+    """
+
+    asker: PeerId
+    session: str
+    places: Params
+    unknown: tuple[int, ...] = ()
+    outputs: Params | None = None
+
+
+@dataclass(frozen=True)
+class PredictionComputed(Event):
+    """This label holder has computed a prediction: {"values": (n, k)} probabilities."""
+
+    asker: PeerId
+    session: str
+    values: Params
+    meaning: ClassMeaning = "one_of"
+    classes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PredictionNotComputed(Event):
+    """A computation for a prediction failed."""
+
+    asker: PeerId
     session: str
     reason: str
 
@@ -526,17 +577,21 @@ class FetchFailed(Event):
 
 @dataclass(frozen=True)
 class SendFailed(Event):
-    """A message could not be delivered in all attempts; `path` is its kind."""
+    """A message could not be delivered in all attempts; `path` is its kind, `session` that of a vertical message."""
 
     peer: PeerId
     path: str
     key: RoundKey
     reason: str
+    session: str = ""
 
 
 @dataclass(frozen=True)
 class SendRefused(Event):
-    """A peer answered a message with an error; `current` is the round that it is in, if it stated it."""
+    """A peer answered a message with an error; `current` is the round that it is in, if it stated it.
+
+    `session` is that of a vertical message.
+    """
 
     peer: PeerId
     path: str
@@ -545,6 +600,7 @@ class SendRefused(Event):
     error: str
     reason: str
     current: int | None = None
+    session: str = ""
 
 
 @dataclass(frozen=True)

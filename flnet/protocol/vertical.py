@@ -24,6 +24,8 @@ MAX_CHECKPOINTS = 2
 MAX_EPOCH = 10**9
 MAX_REASON = 500
 MAX_IN_FLIGHT = 64
+MAX_PREDICTED = 1000  # rows of one prediction
+MAX_CLASSES = 1000
 MAX_WEIGHTS = 4097  # of one node in encrypted regression: a ciphertext has 4096 columns, and A a constant one
 
 SPLIT, ENCRYPTED = "split-network", "encrypted-regression"  # methods
@@ -33,6 +35,8 @@ Epoch = Annotated[int, Field(ge=0, le=MAX_EPOCH)]
 Closed = Annotated[int, Field(ge=-1, le=MAX_EPOCH)]
 Count = Annotated[int, Field(ge=0, le=MAX_ROWS)]
 Word = Annotated[str, Field(max_length=64)]
+ClassName = Annotated[str, Field(max_length=200)]
+ClassMeaning = Literal["one_of", "any_of"]  # whether several classes may hold at once
 Figures = Annotated[Mapping[Word, Loss], Field(max_length=64)]
 Digests = Annotated[Mapping[Name, HexDigest], Field(max_length=MAX_PEERS)]
 
@@ -387,6 +391,63 @@ class HoldoutLossPart(Part):
     epoch: Epoch
 
 
+# A prediction of some common rows, between epochs. The message around a part names who asked for it as its initiator.
+
+
+class PredictPart(Part):
+    """A holder asks another one for its part in the prediction of some common rows.
+
+    Attributes:
+        epoch: of the end of which the models are.
+        alignment: digest of the common rows.
+        batch: digest of the rows that are asked for; the array "places" has their places among the common rows.
+    """
+
+    kind: Literal["predict"] = "predict"
+    arrays: ClassVar[tuple[str, ...] | None] = ("places",)
+    epoch: Epoch
+    alignment: HexDigest
+    batch: HexDigest
+
+
+class PredictOutputsPart(Part):
+    """Outputs of a bottom model for these rows, to who computes the prediction.
+
+    Attributes:
+        bottom: digest of the bottom model.
+    """
+
+    kind: Literal["predict-outputs"] = "predict-outputs"
+    arrays: ClassVar[tuple[str, ...] | None] = ("values",)
+    epoch: Epoch
+    batch: HexDigest
+    bottom: HexDigest
+
+
+class PredictedPart(Part):
+    """The prediction of a label holder, to who asked for it.
+
+    Attributes:
+        top: digest of the top model.
+        classes: names of the classes, in the order of the probabilities; none if they have none.
+    """
+
+    kind: Literal["predicted"] = "predicted"
+    arrays: ClassVar[tuple[str, ...] | None] = ("values",)
+    epoch: Epoch
+    batch: HexDigest
+    top: HexDigest
+    meaning: ClassMeaning = "one_of"
+    classes: tuple[ClassName, ...] = Field(default=(), max_length=MAX_CLASSES)
+
+
+class PredictRefusedPart(Part):
+    """A holder tells the asking one why it cannot do its part; the asking one tells the others that it is over."""
+
+    kind: Literal["predict-refused"] = "predict-refused"
+    reason: str = Field(max_length=MAX_REASON)
+
+
 ControlPart = OfferPart | PositionPart | BeginPart | AlivePart | AbandonPart
 TalkPart = (
     OpeningPart
@@ -408,7 +469,8 @@ TalkPart = (
     | HoldoutTermsPart
     | HoldoutLossPart
 )
-AnyPart = Annotated[ControlPart | TalkPart, Field(discriminator="kind")]
+PredictionPart = PredictPart | PredictOutputsPart | PredictedPart | PredictRefusedPart
+AnyPart = Annotated[ControlPart | TalkPart | PredictionPart, Field(discriminator="kind")]
 
 
 class VerticalMessage(JobMessage):

@@ -25,10 +25,14 @@ from flnet.protocol.events import (
     Fetched,
     FetchFailed,
     HyperParamsEdited,
+    OutputsComputed,
     Paused,
     PeerLost,
     PeerSeen,
     Planned,
+    PredictionAsked,
+    PredictionComputed,
+    PredictionNotComputed,
     Prepared,
     PrepareFailed,
     Restored,
@@ -285,6 +289,12 @@ ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 }
 
 _TALK = (VerticalReceived, VerticalDelivered, VerticalDone, VerticalFailed)
+_PREDICT = (
+    PredictionAsked,
+    OutputsComputed,
+    PredictionComputed,
+    PredictionNotComputed,
+)  # no phase changes by them
 _ENDS = frozenset({P.IDLE, P.ALIGNING})  # the epoch is over, or given up, and the next one may begin at once
 _SPLIT = _ENDS | {P.TRAINING}
 
@@ -295,10 +305,10 @@ VERTICAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
         (Restored, RoundTriggered),
         {Prepared: {P.IDLE, P.ALIGNING}, PrepareFailed: {P.NO_DATA}},
     ),
-    P.NO_DATA: _row(P.NO_DATA, (PrepareFailed,), {Prepared: {P.IDLE}, DataChanged: _ENDS}),
+    P.NO_DATA: _row(P.NO_DATA, (PrepareFailed, *_PREDICT), {Prepared: {P.IDLE}, DataChanged: _ENDS}),
     P.IDLE: _row(
         P.IDLE,
-        (*_LATE, *_TALK),
+        (*_LATE, *_TALK, *_PREDICT),
         {
             RoundTriggered: _ENDS,
             Resumed: _ENDS,
@@ -310,7 +320,7 @@ VERTICAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.ALIGNING: _row(
         P.ALIGNING,
-        (*_LATE, *_TALK),
+        (*_LATE, *_TALK, *_PREDICT),
         {
             **dict.fromkeys((*_TALK, SendFailed, SendRefused, TimerFired, PeerLost), _SPLIT),
             Paused: {P.IDLE},
@@ -318,7 +328,7 @@ VERTICAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
     P.TRAINING: _row(
         P.TRAINING,
-        (*_LATE, *_TALK),
+        (*_LATE, *_TALK, *_PREDICT),
         {
             **dict.fromkeys((*_TALK, SendFailed, SendRefused, TimerFired, PeerLost), _ENDS),
             Paused: {P.IDLE},

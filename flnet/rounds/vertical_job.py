@@ -33,8 +33,12 @@ from flnet.protocol.events import (
     Fetched,
     FetchFailed,
     HyperParamsEdited,
+    OutputsComputed,
     PeerLost,
     PeerSeen,
+    PredictionAsked,
+    PredictionComputed,
+    PredictionNotComputed,
     Restored,
     RolledBack,
     RoundAnswered,
@@ -58,7 +62,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import LAST_ROUND, Triggered
 from flnet.protocol.updates import RoundKey
-from flnet.protocol.vertical import SPLIT, AbandonPart, OfferPart, PositionPart, VerticalReply
+from flnet.protocol.vertical import SPLIT, AbandonPart, OfferPart, PositionPart, PredictPart, VerticalReply
 from flnet.rounds.base import BaseJob
 from flnet.rounds.history import RoundRecord, figures_of
 from flnet.rounds.numbering import ERA, LEAP
@@ -66,7 +70,9 @@ from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import VERTICAL, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.rounds.vertical_models import VerticalModels, defences_of
-from flnet.rounds.vertical_round import VerticalRound
+from flnet.rounds.vertical_predictions import TIMER as PREDICTION
+from flnet.rounds.vertical_predictions import VerticalPredictions, is_prediction
+from flnet.rounds.vertical_round import UNTOLD, VerticalRound
 from flnet.rounds.view import JobView, MetricsView
 from flnet.text import text
 
@@ -79,6 +85,7 @@ class VerticalJob(BaseJob[VerticalRound]):
 
     Attributes:
         models: what this node keeps between epochs.
+        predictions: of rows by id, between epochs.
     """
 
     table: Mapping[Phase, Mapping[type, Set[Phase]]] = VERTICAL
@@ -86,6 +93,8 @@ class VerticalJob(BaseJob[VerticalRound]):
     def __init__(self, settings: JobSettings) -> None:
         super().__init__(settings)
         self.models = VerticalModels()
+        run = _name(settings.run or settings.my_id)[-48:]
+        self.predictions = VerticalPredictions(self._parts, lambda: self.models, run)
         self._sessions = self._tries = 0
         self._ended = ("", False)  # the last session, and whether its epoch has ended
         self._next_offer: VerticalReceived | None = None  # of another holder, while the epoch is about to end here
@@ -123,6 +132,7 @@ class VerticalJob(BaseJob[VerticalRound]):
             "keeps_score": not holders[me].tells_score if (me := self.settings.my_id) in holders else False,
             **stage,
             **own,
+            "predicts": self.predictions.is_allowed,
         }
 
     def _own_position(self) -> Mapping[str, PositionPart]:
@@ -130,7 +140,7 @@ class VerticalJob(BaseJob[VerticalRound]):
         declared = self.settings.declaration
         if declared is None:
             return {}
-        stated = {name: value for name, value in declared.offers["vertical"].items() if name != "ids"}
+        stated = {name: value for name, value in declared.offers["vertical"].items() if name not in UNTOLD}
         return {self.settings.my_id: PositionPart(**stated, number=self.number)}
 
     def view(self) -> JobView:
@@ -157,6 +167,12 @@ class VerticalJob(BaseJob[VerticalRound]):
                 return self._triggered(event)
             case VerticalReceived():
                 return [Answer(self._reply(event)), *self._received(event)]
+            case PredictionAsked() | OutputsComputed() | PredictionComputed() | PredictionNotComputed():
+                return self._about_predictions(event)
+            case VerticalDelivered() if self.round is None or event.session != self.round.session:
+                return self.predictions.delivered(event)
+            case SendFailed() | SendRefused() if self.predictions.knows(event.key.initiator, event.session):
+                return self.predictions.not_sent(event)
             case VerticalDelivered() | VerticalDone() | VerticalFailed() | SendFailed() | SendRefused():
                 return self._to_round(event)
             case RolledBack():
@@ -173,10 +189,40 @@ class VerticalJob(BaseJob[VerticalRound]):
                 return []
             case PeerLost(peer):
                 self.peers.lost(peer)
-                return self._to_round(event)
+                return [*self.predictions.lost(event), *self._to_round(event)]
+            case TimerFired(name) if name.startswith(PREDICTION):
+                return self.predictions.timer_fired(name)
             case TimerFired(name) if name not in TIMERS:
                 return self._to_round(event)
         return [] if isinstance(event, _OTHERS) else self._about_the_node(event)
+
+    def _about_predictions(
+        self, event: PredictionAsked | OutputsComputed | PredictionComputed | PredictionNotComputed
+    ) -> list[Effect]:
+        match event:
+            case PredictionAsked():
+                self._must_be_idle()
+                return self.predictions.ask(event)
+            case OutputsComputed():
+                return self.predictions.outputs_computed(event)
+            case PredictionComputed():
+                return self.predictions.computed(event)
+            case PredictionNotComputed():
+                return self.predictions.not_computed(event)
+
+    def _must_be_idle(self) -> None:
+        """Refuse a prediction while the models may change.
+
+        Raises:
+            JobBusy: an epoch is open here.
+            NotReady, NoData: the trainer is not loaded.
+        """
+        self._must_have_model()
+        if self.busy:
+            me = self.settings.my_id
+            raise JobBusy(
+                text("epoch {number} is {state} at {peer}; ask when it is over", self.number, self.phase.words, me)
+            )
 
     def _next_step(self) -> Callable[[], list[Effect]] | None:
         if self.round is not None and self.round.is_over and self._ended[0] != self.round.session:
@@ -292,6 +338,10 @@ class VerticalJob(BaseJob[VerticalRound]):
             PeerError: it is refused and nothing has changed.
         """
         self._must_have_model()
+        if is_prediction(event.parts):
+            if isinstance(event.parts[0], PredictPart):
+                self._must_be_idle()
+            return self.predictions.receive(event)
         round = self.round
         if round is not None and not round.is_over and event.session == round.session:
             return round.receive(event)

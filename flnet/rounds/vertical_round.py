@@ -35,6 +35,7 @@ from flnet.protocol.vertical import (
     BeginPart,
     OfferPart,
     PositionPart,
+    PredictionPart,
     TalkPart,
     VerticalMessage,
 )
@@ -48,6 +49,7 @@ from flnet.text import text
 TICKS = 4  # looks at who is there, in the time after which a silent holder is given up
 MOST_TICKS = 10 * TICKS  # for one turn of the own conversation
 TICK, ANSWERS = "vertical:tick", "vertical:answers"  # timers
+UNTOLD = ("ids", "allowsPredictions")  # of what the trainer declares of its columns
 REPEATABLE = (429, 503)  # statuses of refusals after which a message is repeated
 Stage = Literal["asking", "aligning", "training", "closing", ""]
 
@@ -162,7 +164,7 @@ class VerticalRound(BaseRound):
     def _position(self) -> PositionPart:
         declared = self._settings.declaration
         assert declared is not None
-        stated = {name: value for name, value in declared.offers["vertical"].items() if name != "ids"}
+        stated = {name: value for name, value in declared.offers["vertical"].items() if name not in UNTOLD}
         if self._models.seed is not None and not self._afresh:
             stated["seed"] = self._models.seed
         return PositionPart(
@@ -186,9 +188,13 @@ class VerticalRound(BaseRound):
                 self._hear(peer)
                 self.links.delivered(peer)
                 return [*self.links.flush(self.key), *self._close_if_done()]
-            case SendFailed(peer) if self.links.is_under_way(peer, event.path, event.key):
+            case SendFailed(peer) if event.session in ("", self.session) and self.links.is_under_way(
+                peer, event.path, event.key
+            ):
                 return self.links.failed(peer)
-            case SendRefused(peer) if self.links.is_under_way(peer, event.path, event.key):
+            case SendRefused(peer) if event.session in ("", self.session) and self.links.is_under_way(
+                peer, event.path, event.key
+            ):
                 return self._refused(event)
             case VerticalDone(session) if session == self.session:
                 return self._done(event)
@@ -283,6 +289,7 @@ class VerticalRound(BaseRound):
                 return []
             case AbandonPart(reason=reason, again=again):
                 return self._end(text("abandoned: {reason}", reason), again=again, error=reason)
+        assert not isinstance(part, PredictionPart)  # the job does not pass these on
         self._inbox.append((event.peer, part, arrays))
         return []
 

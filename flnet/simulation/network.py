@@ -266,6 +266,7 @@ class Calls:
     ) -> None:
         """Send an encoded message to one peer, after an announcement if the peer does not know the node."""
         address = node.core.members.address_of(peer) or ""
+        session = message.session if isinstance(message, VerticalMessage) else ""
         was_announced = False
 
         def answered(reply: Packet | PeerError | Died | None) -> None:
@@ -290,11 +291,12 @@ class Calls:
             elif isinstance(reply, PeerError):
                 current = reply.details().get("round")
                 number = current if isinstance(current, int) else None
-                refusal = SendRefused(peer, message.path, key, reply.status, reply.code, str(reply), number)
+                said = (reply.status, reply.code, str(reply), number)
+                refusal = SendRefused(peer, message.path, key, *said, session)
                 node.tell(owner, refusal)
 
         def failed() -> None:
-            node.tell(owner, SendFailed(peer, message.path, key, "lost"))
+            node.tell(owner, SendFailed(peer, message.path, key, "lost", session))
             node.tell(None, ContactLost(peer, "lost"))
 
         def again() -> None:

@@ -314,3 +314,70 @@ def test_objects_in_an_array_of_numpy_are_not_revived(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.array([{}], dtype=object))  # numpy pickles it; reading it back is refused
     with pytest.raises(ValueError, match="holds no usable inputs"):
         question_of(tmp_path / "a.npy")
+
+
+BY_ID = {
+    "ids": ["4711", "4712"],
+    "unknown": ["x\u202e"],
+    "epoch": 4,
+    "predictions": [
+        {
+            "holder": "insurer",
+            "classes": ["no", "yes"],
+            "probabilities": [[0.75, 0.25], [0.125, 0.875]],
+            "predicted": ["no", "yes"],
+        }
+    ],
+}
+
+
+def test_predictions_by_id_are_shown_with_the_ids_that_others_do_not_have(ask: Run, fake_node: FakeNode) -> None:
+    fake_node.prediction = BY_ID
+    shown = ask("predict", "BANK", "--id", "4711", "--id", "4712", "--id", "x")
+    assert shown.exit_code == 0
+    assert fake_node.posted == [{"ids": ["4711", "4712", "x"]}]
+    assert "label of insurer, epoch 4" in shown.output
+    assert "yes 0.8750, no 0.1250" in shown.output
+    assert "4712" in shown.output
+    assert "not among the rows that all holders have: x" in shown.output
+    assert "\u202e" not in shown.output
+    assert json.loads(ask("predict", "BANK", "--id", "1", "--json").stdout) == BY_ID
+
+
+def test_ids_come_from_a_column_of_a_file_in_parts(
+    ask: Run, fake_node: FakeNode, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inputs, "MOST_AT_ONCE", 2)
+    fake_node.prediction = BY_ID
+    path = tmp_path / "customers.csv"
+    path.write_text("customer;age\n007;3\nB 2;4\n5;6\n")
+    answer = json.loads(
+        ask("predict", "BANK", "--ids-from", str(path), "--id-column", "customer", "--json").stdout
+    )
+    assert fake_node.posted == [{"ids": ["007", "B 2"]}, {"ids": ["5"]}]
+    assert answer["ids"] == ["4711", "4712"] * 2
+    assert len(answer["predictions"][0]["predicted"]) == 4
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("id,x\n", "has no rows"),
+        ("a,b\n1,2\n", "it has no column 'id', but a, b"),
+        ("id,x\n1,2\n,3\n", "has no id in 1 of 2 rows"),
+    ],
+)
+def test_files_without_usable_ids_are_refused(ask: Run, tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "ids.csv"
+    path.write_text(text)
+    shown = ask("predict", "BANK", "--ids-from", str(path))
+    assert shown.exit_code == 2
+    assert words in " ".join(shown.output.replace("\u2502", " ").split())
+
+
+def test_ids_and_inputs_are_not_asked_for_together(ask: Run, tmp_path: Path) -> None:
+    for options in ((), ("--input", asked(tmp_path), "--id", "1")):
+        shown = ask("predict", "BANK", *options)
+        assert shown.exit_code == 2
+        assert "expected either --input, or --id" in shown.output
+    assert "--digest goes with --input" in ask("predict", "BANK", "--id", "1", "--digest", "ab").output

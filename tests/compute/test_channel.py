@@ -37,14 +37,16 @@ from flnet.compute.verbs import (
     FitRequest,
     FitResult,
     OpenEpochRequest,
+    OutputsRequest,
     PersonaliseRequest,
     PersonaliseResult,
     PredictRequest,
     PrepareRequest,
     PrepareResult,
     TurnRequest,
+    VerticalPredictRequest,
 )
-from flnet.compute.vertical import Opened, VerticalTurn
+from flnet.compute.vertical import AskedOutputs, AskedPrediction, FoundOutputs, HolderAnswer, Opened, VerticalTurn
 from flnet.errors import DataMissing, FlnetError, InputRefused, NotOffered, SitsOut, TrainerError, WorkerDied
 from flnet.labels.spaces import Correspondence, Labelling
 from flnet.params.params import Params
@@ -85,6 +87,9 @@ REQUESTS = [
     DiagnoseRequest(MODEL),
     ExportRequest(MODEL, {"format": "onnx"}),
     OpenEpochRequest(Opened("a", "s", {"closed": 3}, HYPER, MODEL, {"epoch": 3}, np.arange(4), "ab")),
+    OutputsRequest(AskedOutputs(3, HYPER, MODEL, np.arange(4), "ab", ("x", 7))),
+    OutputsRequest(AskedOutputs(3, HYPER, MODEL, np.arange(4), "ab", (), np.arange(2))),
+    VerticalPredictRequest(AskedPrediction("a", HYPER, MODEL, MODEL, 5)),
     TurnRequest("s", [{"sender": "b", "part": {"kind": "alive"}, "arrays": MODEL}]),
 ]
 RESULTS = [
@@ -97,6 +102,8 @@ RESULTS = [
     Prediction(np.ones((2, 1)), "any_of", 0.4, ("local", "global"), (0.1, 9.0), 1.5, COARSE_PREDICTION),
     {"kind": "groups", "tried": [{"k": 1, "silhouette": None}], "rows": np.int64(3)},
     b"a file",
+    FoundOutputs(np.arange(2), [1], np.ones((2, 3), np.float32)),
+    HolderAnswer(np.ones((2, 2), np.float32), "one_of", ["no", "yes"]),
     VerticalTurn(
         [{"to": "b", "part": {"kind": "alive"}, "arrays": MODEL}], "closed", 2, 3, params=MODEL, rows=np.arange(3)
     ),

@@ -20,6 +20,7 @@ from flnet.params.params import Params
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.vertical import BeginPart, PositionPart
 from flnet.rounds.vertical_models import agreed_in_flight
+from flnet.rounds.vertical_round import UNTOLD
 from flnet.trainer import TrainerFile, TrainerSettings
 from flnet.vertical_trainer import GradientDefence, OutputDefence
 from tests.algorithms.vertical.holders import People, Table, trained_alone
@@ -52,7 +53,8 @@ class Job:
         made = {}
         for node in self.backends:
             fields = dict(self.ask(node, PrepareRequest()).declaration.offers["vertical"])
-            fields.pop("ids")
+            for name in UNTOLD:
+                fields.pop(name)
             made[node] = PositionPart(**fields, number=-1)
         return made
 

@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from flnet.compute.vertical import VerticalHost, done, opened
+from flnet.compute.vertical import (
+    VerticalHost,
+    asked_outputs,
+    asked_prediction,
+    done,
+    opened,
+    outputs_computed,
+    prediction_computed,
+)
 from flnet.errors import PeerError, TrainerError
 from flnet.node.core import NodeCore
 from flnet.node.performer import restored_of
 from flnet.params.params import Params, PeerId, TrainerId
-from flnet.protocol.effects import Effect, OpenEpoch, Talk
-from flnet.protocol.events import Event, MeshStarted, Prepared, VerticalFailed
+from flnet.protocol.effects import ComputeOutputs, ComputePrediction, Effect, OpenEpoch, Talk, TellPrediction
+from flnet.protocol.events import Event, MeshStarted, PredictionNotComputed, Prepared, VerticalFailed
 from flnet.protocol.messages import Peer
 from flnet.rounds.settings import Waits
 from flnet.rounds.vertical_job import VerticalJob
@@ -42,10 +50,13 @@ class VerticalNode(SimulatedNode):
     host: VerticalHost
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
-        if not isinstance(effect, OpenEpoch | Talk):
+        if isinstance(effect, TellPrediction):
+            self._environment.predictions.setdefault(self.id, []).append(effect)  # type: ignore[attr-defined]
+            return
+        if not isinstance(effect, OpenEpoch | Talk | ComputeOutputs | ComputePrediction):
             super()._perform(owner, effect)
             return
-        event = self._turn(effect)
+        event = self._turn(effect) if isinstance(effect, OpenEpoch | Talk) else self._prediction(effect)
         self._environment.clock.after(COMPUTING * self.slowness, lambda: self.tell(TRAINER, event))
 
     def _turn(self, effect: OpenEpoch | Talk) -> Event:
@@ -59,6 +70,14 @@ class VerticalNode(SimulatedNode):
             return done(self.host.go_on(effect.session, received), effect.session)
         except (TrainerError, PeerError) as exc:
             return VerticalFailed(effect.session, str(exc))
+
+    def _prediction(self, effect: ComputeOutputs | ComputePrediction) -> Event:
+        try:
+            if isinstance(effect, ComputeOutputs):
+                return outputs_computed(effect, self.host.outputs(asked_outputs(effect)))
+            return prediction_computed(effect, self.host.prediction(asked_prediction(effect, self.id)))
+        except (TrainerError, PeerError) as exc:
+            return PredictionNotComputed(effect.asker, effect.session, str(exc))
 
     def tell(self, owner: TrainerId | None, event: Event) -> None:
         """Handle an event, and look at what has ended then."""
@@ -74,11 +93,13 @@ class VerticalCluster(Cluster):
 
     Attributes:
         reports: of each epoch, by which the label holder has ended it.
+        predictions: how those ended that a node asked for.
     """
 
     def __init__(self, seed: int, nodes: Sequence[str] = ("n00", "n01", "n02"), label: str = "n01") -> None:
         self.people = People(nodes, (label,), common=24)
         self.reports: dict[int, Any] = {}
+        self.predictions: dict[PeerId, list[TellPrediction]] = {}
         super().__init__(len(nodes), seed, Faults(), WAITS, ledger=NoLedger())
 
     def add(self, me: Peer, accepts: Sequence[str] = ()) -> SimulatedNode:

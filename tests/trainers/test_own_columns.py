@@ -26,7 +26,9 @@ def test_a_bank_and_an_insurer_train_together(tmp_path: Path) -> None:
     settings = TrainerSettings(tmp_path, tmp_path)
     files = {
         "bank": OwnColumns(kind="vertical", data="bank.csv", id="id", share_names=True, batch=32),
-        "insurer": OwnColumns(kind="vertical", data="insurer.csv", id="person", target="claim", batch=32),
+        "insurer": OwnColumns(
+            kind="vertical", data="insurer.csv", id="person", target="claim", batch=32, allow_predictions=True
+        ),
     }
     hosts = {
         name: VerticalHost(make_own_columns(file, settings), name, SafePrimeGroup) for name, file in files.items()
@@ -37,6 +39,9 @@ def test_a_bank_and_an_insurer_train_together(tmp_path: Path) -> None:
     assert (positions["insurer"].columns, positions["insurer"].names) == (1, ())
     assert [position.has_label for position in positions.values()] == [False, True]
     assert hosts["insurer"].declared(0).data["classes"] == []
+    allowed = {name: host.declared(0).offers["vertical"]["allowsPredictions"] for name, host in hosts.items()}
+    assert allowed == {"bank": False, "insurer": True}
+    assert list(hosts["insurer"].trainer.class_names()) == ["0", "1"]
     job.epoch(aligns=True)
     for _ in range(9):
         job.epoch(aligns=False)

@@ -229,6 +229,18 @@ class FakeNode(FakeRegistry):
             raise self.failure
         return {"classes": ["3", "7"], "predicted": ["7"], "model": {"digest": self._job(trainer).digest}}
 
+    async def predict_ids(self, trainer: TrainerId, ids: Sequence[str | int]) -> View:
+        if self.failure is not None:
+            raise self.failure
+        self._job(trainer)
+        of_b = {"holder": "b", "classes": ["no", "yes"], "probabilities": [[0.25, 0.75]], "predicted": ["yes"]}
+        return {
+            "ids": [str(ids[0])],
+            "unknown": [str(value) for value in ids[1:]],
+            "epoch": 4,
+            "predictions": [of_b],
+        }
+
     async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
         if not same_machine:
             raise OwnMachineOnly("ask from the machine that it runs on")

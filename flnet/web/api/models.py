@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StrictInt
 from quart import Request, Response, request
 
 from flnet.errors import (
@@ -32,17 +32,19 @@ from flnet.node import interface
 from flnet.node.interface import Download, Node, PredictionInput
 from flnet.params.params import TrainerId
 from flnet.protocol.messages import HexDigest, Message, Unit
+from flnet.protocol.vertical import MAX_PREDICTED
 from flnet.rounds.view import JobView, View
 from flnet.settings import Settings
 from flnet.text import text
 from flnet.web.auth.permissions import Who, may_act
 from flnet.web.body import BASE_SECONDS, SLOWEST_BYTES_PER_SECOND, LimitedBody, read_body
-from flnet.web.routes import MODELS, UNREADABLE, Api, acceptable_type
+from flnet.web.routes import MODELS, UNREADABLE, Api, acceptable_type, read_json
 
 PREDICT_BYTES = 12 * 1024 * 1024  # a picture of 8 MB as base64, or a million numbers
 PICTURES = ("image/png", "image/jpeg")
 _LARGE = 64 * 1024  # bytes of JSON that are read in a thread
 _DATA_URL = re.compile(r"data:image/(?:png|jpeg);base64,")  # as a browser's canvas gives it
+RowId = Annotated[str, Field(strict=True, min_length=1, max_length=1000)]
 NO_MODEL = (UnknownTrainer, UnknownModel, NotReady, NoData)
 api = Api()
 
@@ -114,6 +116,36 @@ class PredictionView(View):
     choice: ChoiceView | None = None
     coarse: CoarseView | None = Field(
         default=None, description="the same in the label space of this node's rows, if it is another one"
+    )
+
+
+class PredictIds(Message):
+    """POST /jobs/{trainerId}/predict/ids: ids of rows that all holders of a vertical job have."""
+
+    model_config: ClassVar[ConfigDict] = ConfigDict(extra="forbid")
+
+    ids: list[StrictInt | RowId] = Field(
+        min_length=1, max_length=MAX_PREDICTED, description="as they are written in this node's data"
+    )
+
+
+class HolderPredictionView(View):
+    """What a label holder predicts, for each id that all holders have."""
+
+    holder: str
+    classes: list[str]
+    probabilities: list[list[float]]
+    predicted: list[Any] = Field(description="a name, or a list of names, for each id")
+
+
+class IdPredictionsView(View):
+    """Predictions of a vertical job for rows by their ids."""
+
+    ids: list[str] = Field(description="those that all holders have, in the order in which they were asked for")
+    unknown: list[str] = Field(description="the others")
+    epoch: int = Field(description="number of the epoch after which the models are")
+    predictions: list[HolderPredictionView] = Field(
+        description="one of each label holder; of this node alone if it is one"
     )
 
 
@@ -272,6 +304,19 @@ async def predict(node: Node, trainer: TrainerId) -> interface.View:
         acceptable_type()
         question = await _question(await read_body())
     return await node.predict(trainer, question)
+
+
+@api.post(
+    "/jobs/<trainer>/predict/ids",
+    MODELS,
+    accepts=PredictIds,
+    answer=IdPredictionsView,
+    refuses=(*UNREADABLE, InputRefused, UnknownTrainer, NotOffered, NotReady, JobBusy),
+)
+async def predict_ids(node: Node, trainer: TrainerId) -> interface.View:
+    """Predict rows of a vertical job by their ids, together with the other holders."""
+    asked: PredictIds = PredictIds.read(await read_json())
+    return await node.predict_ids(trainer, asked.ids)
 
 
 @api.get(

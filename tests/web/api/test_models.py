@@ -125,3 +125,16 @@ async def test_a_model_is_pinned_unpinned_and_gone_back_to(
     answer = await getattr(client, method)(f"/jobs/MNIST/models/{DIGEST}/{path}", headers=from_elsewhere)
     assert answer.status_code == 403
     assert len(node.orders) == 1
+
+
+async def test_rows_of_a_vertical_job_are_predicted_by_id(node: FakeNode, client: Client) -> None:
+    answer = await client.post("/jobs/MNIST/predict/ids", json={"ids": [4711, "x"]})
+    assert answer.status_code == 200
+    assert (await answer.get_json())["unknown"] == ["x"]
+
+
+@pytest.mark.parametrize("ids", [[], ["x"] * 1001, [1.5], [True], [None], ["x" * 1001], [""], "4711", None])
+async def test_lists_of_ids_are_bounded(client: Client, ids: object) -> None:
+    answer = await client.post("/jobs/MNIST/predict/ids", json={"ids": ids})
+    assert answer.status_code == 422
+    assert "ids" in (await answer.get_json())["message"]
