@@ -35,6 +35,7 @@ PIECES = {
     "uneven": "part of the mesh, and one slow node: accuracy, bytes, time",
     "cohort": "many small networks trained as one, compared with one by one",
     "alignment": "private set intersection of 100,000 ids at each of two and three processes",
+    "split": "a batch of a split network over two nodes, compared with the same batch in one process",
     "encrypted": "regression over encrypted columns, compared with clear text and with phe",
     "page": "what the page costs in a real browser",
 }

@@ -23,6 +23,7 @@ BOUNDS = {
     "cohort": 0.333,  # three times as fast
     "alignment.seconds": 60.0,
     "alignment.memory": 300.0,  # MB
+    "split": 3.0,
     "page.paint": 1000.0,  # ms
     "page.weight": 200.0,  # kB
     "page.event": 1000.0,  # ms
