@@ -49,6 +49,7 @@ from flnet.protocol.vertical import (
     OwnWeightsPart,
     PairKeyPart,
     ResidualPart,
+    StepPart,
     TalkPart,
 )
 from flnet.text import text
@@ -408,6 +409,8 @@ def message_of(part: TalkPart, arrays: Params) -> regression.Message:
         BatchRefused: it is a part of something else.
         CutLayerRefused: an array is no list of bytes.
     """
+    if not isinstance(part, EncryptionKeysPart | StepPart | HoldoutTermsPart | HoldoutLossPart):
+        raise no_place(part)
     sealed = {name: bytes_in(array) for name, array in arrays.items()}
     match part:
         case EncryptionKeysPart():
