@@ -292,21 +292,22 @@ def check_holders(
                 absent.get(peer) or text("it is not reachable"),
             )
         )
+    others = [text("{peer}: {reason}", peer, reason) for peer, reason in sorted(absent.items())]
     if len(positions) < 2:
-        others = [text("{peer}: {reason}", peer, reason) for peer, reason in sorted(absent.items())]
         raise BatchRefused(
             joined([text("no other node holds columns of this job; it takes two or more holders"), *others])
         )
     _check_same(text("method"), {peer: position.method for peer, position in positions.items()})
     labels = sorted(peer for peer, position in positions.items() if position.has_label)
     if not labels:
-        raise BatchRefused(text("no holder has the label; one of {names} needs it", ", ".join(sorted(positions))))
+        words = text("no holder has the label; one of {names} needs it", ", ".join(sorted(positions)))
+        raise BatchRefused(joined([words, *others]))
     if len(labels) > 1 and not all(positions[peer].several_labels for peer in labels):
         raise BatchRefused(
             text("{names} all hold a label, but this job is meant for one label holder", ", ".join(labels))
         )
     if not any(position.width for position in positions.values()):
-        raise BatchRefused(text("no holder has features"))
+        raise BatchRefused(joined([text("no holder has features"), *others]))
     _check_same(text("rule of ids"), {peer: position.rule for peer, position in positions.items()})
     _check_same(text("group of the elements"), {peer: position.group for peer, position in positions.items()})
     if next(iter(positions.values())).method == ENCRYPTED:

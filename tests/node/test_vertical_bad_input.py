@@ -171,6 +171,16 @@ async def test_data_that_a_node_cannot_use_are_refused_with_a_reason_by_it_and_b
         assert {job_of(node).models.closed for node in mesh.nodes.values()} == {-1}
 
 
+async def test_who_misses_the_label_is_told_whose_data_cannot_be_used(tmp_path: Path) -> None:
+    one_class, words = ALONE["a label with one class"]
+    clinic = Table({"id": IDS, "pulse": VALUES})
+    async with nodes_with(tmp_path, bank=BANK, clinic=clinic, insurer=one_class) as (_, ports):
+        result = await train(ports["bank"])
+        assert result.exit_code == 1
+        assert "no holder has the label; one of bank, clinic needs it" in result.stderr
+        assert words in result.stderr
+
+
 # The data of the nodes do not fit together: all holders are told.
 TOGETHER = {
     "no common id": (

@@ -64,7 +64,7 @@ _COLUMNS = (
     *("round", "initiator", "why", "outcome", "error", "participants", "contributors", "missing", "examples"),
     *(BEFORE, AFTER, "exchanged_with", "digest", "bytes_sent", "bytes_received", "seconds"),
     *(f"seconds_{part}" for part in SECONDS),
-    *("decision", "decided", "mean_accuracy", "mean_loss"),
+    *("decision", "decided", "mean_accuracy", "mean_loss", "seconds_align", "loss", "auc"),
 )
 _LAST = {"last": "number of the newest rounds to return; all if absent"}
 Page = Sequence[interface.View]
@@ -205,18 +205,27 @@ def as_csv(records: Sequence[interface.View]) -> bytes:
 
 
 def panels_of(records: Sequence[interface.View]) -> list[Panel]:
-    """Accuracy, participants, seconds and bytes by round, one below the other, as far as there are figures."""
+    """Accuracy, participants, seconds and bytes by round, one below the other, as far as there are figures.
+
+    Of vertical jobs, AUC and loss too; nothing is averaged there.
+    """
+    is_vertical = any("align" in _seconds(record) for record in records)
+    after = [{"round": record["round"], **(record.get("metrics") or {})} for record in records]
     counted = [{**record, "of": {"count": len(record.get("contributors") or ())}} for record in records]
     totals = [{**record, "of": {"seconds": sum(_seconds(record).values())}} for record in records]
     train = points_of(records, "seconds", "train")
-    accuracies = _lines(
-        ("after averaging", points_of(records, AFTER)), ("before averaging", points_of(records, BEFORE))
+    averaged = (("after averaging", points_of(records, AFTER)), ("before averaging", points_of(records, BEFORE)))
+    scored = (("accuracy", points_of(records, AFTER)), ("AUC", points_of(after, "after", "auc")))
+    accuracies = _lines(*(scored if is_vertical else averaged))
+    losses = _lines(("loss", points_of(after, "after", "loss"))) if is_vertical else []
+    counts = _lines(
+        ("nodes that took part" if is_vertical else "updates averaged", points_of(counted, "of", "count"))
     )
-    counts = _lines(("updates averaged", points_of(counted, "of", "count")))
     seconds = _lines(("the whole round", points_of(totals, "of", "seconds")), (text("local training"), train))
     directions = [(name, points_of(records, "bytes", name)) for name in ("sent", "received")]
     charts = (
-        ("Accuracy", accuracy_chart(accuracies, MOST_POINTS)),
+        ("Accuracy and AUC" if is_vertical else "Accuracy", accuracy_chart(accuracies, MOST_POINTS)),
+        ("Loss", figure_chart(losses, lambda loss: f"{loss:.3g}", MOST_POINTS)),
         ("Participants", figure_chart(counts, lambda count: f"{count:g}", MOST_POINTS)),
         ("Seconds", figure_chart(seconds, seconds_words, MOST_POINTS)),
         ("Bytes", figure_chart(_lines(*directions), lambda nbytes: size_words(int(nbytes)), MOST_POINTS)),
@@ -276,14 +285,17 @@ def _thinned(points: Sequence[Point]) -> tuple[Point, ...]:
 
 def _row(record: interface.View) -> Mapping[str, Any]:
     moved, decision = record.get("bytes") or {}, record.get("decision") or {}
-    seconds = _seconds(record)
+    seconds, after = _seconds(record), (record.get("metrics") or {}).get("after") or {}
     return {
         **record,
         "participants": len(record.get("contributors") or ()),
         "bytes_sent": moved.get("sent"),
         "bytes_received": moved.get("received"),
         "seconds": round(sum(seconds.values()), 3) if seconds else None,
-        **{f"seconds_{part}": round(seconds[part], 3) if part in seconds else None for part in SECONDS},
+        **{
+            f"seconds_{part}": round(seconds[part], 3) if part in seconds else None for part in (*SECONDS, "align")
+        },
+        **{name: after.get(name) for name in ("loss", "auc")},
         "decision": decision.get("over"),
         "decided": decision.get("words"),
         "mean_accuracy": decision.get("accuracy"),

@@ -176,7 +176,6 @@ def card_of(
     others = tuple(other for other in elsewhere if same_job(job, other.job))
     after = points_of(history, AFTER)
     vertical = vertical_card(node, job, {other.node: other.job for other in others}, history, t)
-    lines = _vertical_lines(history, t) if vertical else _lines(node, history, peer_rounds, t)
     last: View = history[-1] if history else {}
     figures, figures_after = _further_figures(job.metrics)
     return Card(
@@ -190,7 +189,7 @@ def card_of(
         outcome=job.outcome or _earlier_outcome(last, job.current_round),
         seconds=tuple(_seconds(last, t)),
         moved=_moved(last, t),
-        chart=accuracy_chart(lines),
+        chart=vertical.chart if vertical else accuracy_chart(_lines(node, history, peer_rounds, t)),
         further=tuple(_further(history, t)),
         spark=spark_path(after),
         rows=tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
@@ -215,15 +214,6 @@ def _lines(
     own += [ChartSeries(t("{node}, before", node=node), points_of(history, BEFORE))]
     theirs = [ChartSeries(peer, tuple(points)) for peer, points in peer_rounds.items()][: MAX_LINES - 2]
     return [*own, *theirs]
-
-
-def _vertical_lines(history: Sequence[View], t: Translate) -> list[ChartSeries]:
-    """Accuracy and AUC of the one model that all holders of columns have together."""
-    aucs = [{"round": record["round"], **(record.get("metrics") or {})} for record in history]
-    return [
-        ChartSeries(t("Accuracy"), points_of(history, AFTER)),
-        ChartSeries(t("AUC"), points_of(aucs, "after", "auc")),
-    ]
 
 
 def _earlier_outcome(record: View, current: int) -> str:

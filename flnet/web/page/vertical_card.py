@@ -10,6 +10,7 @@ from typing import Any
 from flnet.node.interface import View
 from flnet.rounds.view import HolderView, JobView, OwnFiguresView, VerticalView
 from flnet.text import text
+from flnet.web.charts import AFTER, Chart, ChartSeries, accuracy_chart, figure_chart, points_of
 from flnet.web.formatting import NONE, accuracy, count, one_line, size_words
 from flnet.web.translation import Translate
 
@@ -79,6 +80,8 @@ class VerticalCard:
         progress: how far that stage is, in words; empty where it is not known.
         own: figures of the label holder's own columns alone; empty where they are not known.
         gain: what the columns of the others add to them.
+        chart: accuracy and AUC by round, also of the own columns alone where they were measured; None without any.
+        loss_chart: likewise, of the loss.
         moved: bytes of the job, each way.
         epochs: the newest rounds first.
     """
@@ -94,6 +97,8 @@ class VerticalCard:
     own: str
     gain: str
     warnings: tuple[str, ...]
+    chart: Chart | None
+    loss_chart: Chart | None
     moved: str
     epochs: tuple[EpochRow, ...]
 
@@ -128,11 +133,35 @@ def vertical_card(
         own=_figures(_stated(view.own), t),
         gain=_gain(_stated(view.gain), t),
         warnings=tuple(view.warnings[:WARNINGS_SHOWN]),
+        chart=accuracy_chart(_lines(history, t)),
+        loss_chart=figure_chart(_loss_lines(history, t), lambda loss: f"{loss:.3g}"),
         moved=t(
             "{sent} sent, {received} received", sent=size_words(view.sent), received=size_words(view.received)
         ),
         epochs=tuple(_epoch(record, t) for record in reversed(history[-EPOCHS_SHOWN:])),
     )
+
+
+def _lines(history: Sequence[View], t: Translate) -> list[ChartSeries]:
+    """Accuracy and AUC of the one model that all holders have together, and of the own columns alone."""
+    after = _after(history)
+    return [
+        ChartSeries(t("Accuracy"), points_of(history, AFTER)),
+        ChartSeries(t("AUC"), points_of(after, "after", "auc")),
+        ChartSeries(t("AUC of the own columns alone"), points_of(after, "after", "own_auc")),
+    ]
+
+
+def _loss_lines(history: Sequence[View], t: Translate) -> list[ChartSeries]:
+    after = _after(history)
+    return [
+        ChartSeries(t("Loss"), points_of(after, "after", "loss")),
+        ChartSeries(t("Loss of the own columns alone"), points_of(after, "after", "own_loss")),
+    ]
+
+
+def _after(history: Sequence[View]) -> list[View]:
+    return [{"round": record["round"], **(record.get("metrics") or {})} for record in history]
 
 
 def _holders(node: str, job: JobView, peers: Mapping[str, JobView], t: Translate) -> Iterator[HolderRow]:

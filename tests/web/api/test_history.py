@@ -155,6 +155,20 @@ def test_svg_shows_accuracy_participants_seconds_and_bytes() -> None:
     assert any((word or "").startswith("after averaging (") for word in words)
 
 
+def vertical(number: int) -> dict[str, Any]:
+    after = {"loss": 0.5, "auc": 0.8125}
+    return record(number, metrics={"after": after}, seconds={"align": 0.5, "train": 1.5})
+
+
+def test_figures_of_vertical_jobs_are_in_both_files() -> None:
+    (row,) = rows([vertical(0)])
+    assert (row["seconds"], row["seconds_align"], row["loss"], row["auc"]) == ("2.0", "0.5", "0.5", "0.8125")
+    drawn = ET.fromstring(as_svg([vertical(0), vertical(1)], "Claims on n1"))
+    words = [element.text or "" for element in drawn.iter(f"{SVG}text")]
+    assert {"Accuracy and AUC", "Loss", "nodes that took part (2)", "AUC (81.25 %)"} <= {*words}
+    assert not any("averag" in word for word in words)
+
+
 def test_svg_holds_no_markup_of_others() -> None:
     drawn = as_svg([record(0)], '<script>alert("1")</script>').decode()
     assert "<script" not in drawn

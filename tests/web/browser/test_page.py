@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from flnet.rounds.view import VerticalView
 from tests.web.browsing import ASYNC_MARKS, HERE, check_looks_async
 from tests.web.conftest import Running
 from tests.web.fake_node import FakeNode
@@ -103,6 +104,32 @@ async def test_the_page_fits_a_phone_and_can_be_used_with_the_keyboard(
         await page.keyboard.press("Enter")
         await page.get_by_role("status").wait_for()
         assert node.jobs["MNIST_3_7"].phase == "TRAINING"
+
+
+@pytest.mark.parametrize("stage", ["asking", "aligning", "training", "closing"])
+async def test_each_stage_of_a_vertical_job_can_be_read_by_everybody(
+    running: Running, node: FakeNode, page: Any, stage: str
+) -> None:
+    shown = node.jobs["MNIST"]
+    shown.phase = "TRAINING" if stage in ("training", "closing") else "ALIGNING"
+    shown.more = {"vertical": VerticalView.model_validate(vertical_view(stage))}
+    async with running() as port:
+        await page.goto(f"http://127.0.0.1:{port}/")
+        current = page.locator(".stages [aria-current=step]")
+        assert await current.count() == 1
+        assert await page.get_by_role("table", name="Who holds which columns of MNIST Dataset").is_visible()
+        await page.get_by_text("the rows are few").wait_for()
+        await check_looks_async(page)
+
+
+def vertical_view(stage: str) -> dict[str, Any]:
+    bank = {"peer": "NODE_2", "columns": 30, "names": [f"column_{n}" for n in range(30)], "has_label": False}
+    here = {"peer": "NODE_1", "columns": 3, "names": [], "has_label": True, "rows": 850, "defences": ["noise"]}
+    return {
+        **{"holders": [{**bank, "rows": 800}, here], "common": 683, "epochs": 4, "stage": stage},
+        **{"step": 5, "steps": 9 if stage in ("training", "closing") else 0, "loss": 0.5, "accuracy": 0.75},
+        **{"own": {"accuracy": 0.7}, "gain": {"accuracy": 0.05}, "warnings": ["the rows are few"]},
+    }
 
 
 MORPH = """async () => {

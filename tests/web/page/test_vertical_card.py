@@ -137,6 +137,29 @@ def test_the_gain_is_told_where_it_is_known() -> None:
     assert (card().own, card().gain) == ("", "")
 
 
+def test_the_charts_show_accuracy_auc_and_loss_beside_those_of_the_own_columns() -> None:
+    after = {"loss": 0.5, "auc": 0.8125, "own_auc": 0.7, "own_loss": 0.6}
+    history = [{"round": at, "post_fedavg_accuracy": 0.75, "metrics": {"after": after}} for at in range(2)]
+    made = vertical_card("insurer", job(view()), {}, history, english)
+    assert made is not None
+    assert made.chart is not None
+    assert made.loss_chart is not None
+    assert [(line.name, line.last) for line in made.chart.lines] == [
+        ("Accuracy", "75.00 %"),
+        ("AUC", "81.25 %"),
+        ("AUC of the own columns alone", "70.00 %"),
+    ]
+    assert [(line.name, line.last) for line in made.loss_chart.lines] == [
+        ("Loss", "0.5"),
+        ("Loss of the own columns alone", "0.6"),
+    ]
+    encrypted = vertical_card(
+        "insurer", job(view()), {}, [{"round": 0, "metrics": {"after": {"loss": 1}}}], english
+    )
+    assert encrypted is not None
+    assert (encrypted.chart, encrypted.loss_chart is None) == (None, False)
+
+
 async def test_the_card_shows_what_a_vertical_job_has_and_nothing_of_other_jobs(
     client: Client, node: FakeNode, claims: Any
 ) -> None:
