@@ -2,7 +2,8 @@
 
 Breast cancer, 10 columns and labels at A and 20 columns at B, 455 rows to train and 114 held out. All three positions
 run in one process, and seconds are its processor time; on three machines, A's and B's parts of a batch partly overlap.
-`python -m benchmarks.encrypted ckks|plain EPOCHS BATCH` prints one run as JSON.
+`python -m benchmarks.encrypted ckks|plain EPOCHS BATCH` prints one run as JSON. An epoch over a mesh is one of three real
+nodes, with new keys; its seconds are those of the clock, without the asking before.
 
 `phe` is under the GPL and no dependency of flnet: for the comparison, install it into a folder of its own and name that
 in PYTHONPATH. It is faster with gmpy2, which it uses where it finds it.
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.nodes import Ask, mesh
 from benchmarks.options import Options, in_process
 from benchmarks.report import Row
 from flnet.algorithms.vertical import encrypted_regression as regression
@@ -35,6 +37,7 @@ from flnet.experiments.vertical import message_bytes
 
 TRAIN = 455
 EPOCHS, BATCH = 20, 32
+MESH_EPOCHS, PATIENCE_S = 10, 300.0
 PHE_BATCHES, PHE_BITS = 10, 2048
 
 
@@ -68,7 +71,30 @@ def run(options: Options) -> None:
         )
         options.report.add(Row(f"{words}: memory", "MB", [mine["rss_mb"]], [plain["rss_mb"]], "in clear text"))
         batch_seconds = batch_seconds or median(mine["batch_ms"]) / 1e3
+        _over_mesh(options, batch, mine, epochs)
     _phe(options, batch_seconds)
+
+
+def _over_mesh(options: Options, batch: int, alone: dict[str, Any], epochs: int) -> None:
+    """Epochs of a job at three nodes, compared with an epoch in one process."""
+    place = options.place(f"encrypted-{batch}")
+    with mesh(Ask("TUMOURS", 3, {}, {"BENCH_TUMOURS_BATCH": str(batch)}), place, options.base_port) as nodes:
+        nodes.wait_until_ready()
+        nodes.train(1, PATIENCE_S)  # with the alignment
+        before, count = nodes.cpu_s(), options.times(MESH_EPOCHS)
+        nodes.train(count, PATIENCE_S)
+        processor = (nodes.cpu_s() - before) / count
+        records = [history[-count:] for history in nodes.history()]
+    words = f"breast cancer, an epoch over three nodes, batches of {batch}"
+    in_one = [alone["seconds"] / epochs]
+    wall = [max(record["seconds"]["train"] for record in each) for each in zip(*records, strict=True)]
+    sent = [sum(record["bytes"]["sent"] for record in each) / 1e6 for each in zip(*records, strict=True)]
+    each_node = ", ".join(f"{median(one['bytes']['sent'] for one in of) / 1e6:.1f}" for of in records)
+    options.report.add(Row(words, "s", wall, in_one, "in one process", note=f"processor time {processor:.2f} s"))
+    note = f"label, columns and key send {each_node} MB"
+    options.report.add(
+        Row(f"{words}: bytes", "MB", sent, [alone["bytes"] / epochs / 1e6], "in one process", note=note)
+    )
 
 
 def people() -> tuple[Any, Any, Any]:

@@ -8,15 +8,16 @@ import pytest
 
 from flnet.params.params import PeerId
 from flnet.simulation.schedule import Faults
+from tests.node.vertical_mesh import HasHosts
 from tests.simulation.vertical_cluster import VerticalCluster
 
 STEPS = 6
 LABEL = PeerId("n01")
 
 
-def play(seed: int) -> VerticalCluster:
+def play(seed: int, people: HasHosts | None = None) -> VerticalCluster:
     """One schedule of lost requests, cut ways, slow nodes and kills while nodes ask for epochs; then all is well."""
-    rng, cluster = Random(seed), VerticalCluster(seed)
+    rng, cluster = Random(seed), VerticalCluster(seed, people=people)
     cluster.begin()
     cluster.run_for(5)
     names, dead = list(cluster.nodes), {}
