@@ -97,6 +97,11 @@ def size(nbytes: object) -> str:
     return f"{number:.1f} GB"
 
 
+def _shown(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Without those of the label holder's own columns, for which there is a line of its own."""
+    return {name: value for name, value in metrics.items() if not name.startswith("own_")}
+
+
 def _moved(moved: Mapping[str, Any]) -> str:
     return f"{size(moved.get('sent', 0))} sent, {size(moved.get('received', 0))} received"
 
@@ -112,7 +117,7 @@ class EpochResult:
     Attributes:
         holders: nodes that took part; none where it was given up.
         rows: common rows.
-        metrics: figures on hold-out rows: accuracy, loss, AUC where it is defined.
+        metrics: figures of all columns together on hold-out rows: accuracy, loss, AUC where it is defined.
         seconds: that it took at this node.
         sent, received: bytes.
     """
@@ -137,7 +142,7 @@ class EpochResult:
             str(record.get("outcome")),
             holders,
             record.get("examples") if holders else None,
-            metrics_of(record) if holders else {},
+            _shown(metrics_of(record)) if holders else {},
             sum(numbers(record.get("seconds")).values()),
             _whole(moved.get("sent")),
             _whole(moved.get("received")),

@@ -30,7 +30,7 @@ from flnet.web.charts import (
     spark_path,
 )
 from flnet.web.formatting import NONE, accuracy, count, one_line, seconds_words, size_words
-from flnet.web.page.vertical_card import VerticalCard, vertical_card
+from flnet.web.page.vertical_card import SHOWN_ABOVE, VerticalCard, vertical_card
 from flnet.web.page.weights import LeaveOneOutTable, WeightsView, weights_view
 from flnet.web.translation import Translate
 
@@ -178,6 +178,7 @@ def card_of(
     vertical = vertical_card(node, job, {other.node: other.job for other in others}, history, t)
     last: View = history[-1] if history else {}
     figures, figures_after = _further_figures(job.metrics)
+    figures = tuple(row for row in figures if row[0] not in SHOWN_ABOVE) if vertical else figures
     return Card(
         job=job,
         others=others,

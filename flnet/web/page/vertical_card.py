@@ -19,6 +19,7 @@ NAMES_SHOWN = 20  # of the columns of one holder
 WARNINGS_SHOWN = 10
 DEFENCES_SHOWN = 10
 EPOCHS_SHOWN = 12
+SHOWN_ABOVE = ("loss", "auc", "own_accuracy", "own_auc", "own_loss")  # of the figures of an epoch
 METHODS = {
     "split-network": text("split network"),
     "encrypted-regression": text("regression under encryption"),

@@ -187,6 +187,7 @@ async def test_stage_warnings_and_abandoned_rounds_are_seen_in_both_languages(
 ) -> None:
     words = text("{names} and {count} more", "age<b>", 3)
     claims.phase, claims.rounds_left, claims.waiting_for = "TRAINING", 2, ["bank"]
+    claims.metrics = {"after": {"loss": 0.25, "auc": 0.625, "own_auc": 0.5, "f1": 0.875}}
     claims.records = [
         {"round": 0, "initiator": "bank", "outcome": text("abandoned: {reason}", "x"), "contributors": []},
         {
@@ -216,6 +217,8 @@ async def test_stage_warnings_and_abandoned_rounds_are_seen_in_both_languages(
     ):
         assert said in page.text, said
     assert "updates" not in page.text
+    assert "own_auc" not in page.text
+    assert "Further figures on hold-out rows f1 0.875" in page.text
     in_spanish = (await load(client, accept_language="es")).text
     for said in ("faltan 2 épocas", "abandonada: x", "Quién tiene qué columnas", "5 de 9 lotes", "Filas comunes"):
         assert said in in_spanish, said
