@@ -2,7 +2,8 @@
 
 It is `flnet run`, with a performer and a post that look into the file named by CRASH_POINT before and after each
 effect of a job. A point is a moment, an effect and the phase of the job at that time, such as "before Save
-GATHERING", and a round before which it does not count:
+GATHERING", and a round before which it does not count. A vertical job has the stage of its epoch in place of the
+phase, such as "before Talk CLOSING". A node may also die when it passes a point for the nth time.
 
 - before: the effect is the next thing to be done.
 - after: it was done, or, if it takes time, begun.
@@ -18,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+from collections import Counter
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -36,6 +38,8 @@ from flnet.protocol.effects import Answer, Save
 from flnet.protocol.events import Event
 from flnet.protocol.messages import JobMessage, ModelParams, Packet
 from flnet.protocol.updates import RoundKey
+from flnet.rounds.base import AnyJob
+from flnet.rounds.vertical_job import VerticalJob
 from flnet.wire.transport import Reply
 
 POINT, SEEN, LEDGER = "CRASH_POINT", "CRASH_SEEN", "CRASH_LEDGER"
@@ -52,10 +56,10 @@ class Point(NamedTuple):
         return " ".join(self)
 
 
-def arm(file: Path, point: Point, round: int) -> None:
-    """Let the node that looks into this file die there, in this round or a later one."""
+def arm(file: Path, point: Point, round: int, times: int = 1) -> None:
+    """Let the node that looks into this file die there, in this round or a later one, when it has passed so often."""
     unfinished = file.with_suffix(".new")
-    unfinished.write_text(f"{point} {round}")
+    unfinished.write_text(f"{point} {round}" if times == 1 else f"{point} {round} {times}")
     unfinished.rename(file)
 
 
@@ -64,24 +68,35 @@ class _Crashes:
 
     def __init__(self) -> None:
         self._seen: set[Point] = set()
+        self._passed: Counter[str] = Counter()  # how often the armed point was passed
 
     def pass_by(self, core: NodeCore, owner: TrainerId | None, moment: str, effect: str) -> None:
         """Die here if it was asked for."""
         if owner is None:
             return
         job = core.jobs[owner]
-        point = Point(moment, effect, job.phase.value)
+        point = Point(moment, effect, _phase_of(job))
         if point not in self._seen:
             self._seen.add(point)
             _add(SEEN, str(point).encode())
         file = Path(os.environ[POINT])
         try:
-            *wanted, round = file.read_text().split()
+            armed = file.read_text()
         except FileNotFoundError:
             return
-        if Point(*wanted) == point and job.number >= int(round):
+        *wanted, round, times = armed.split() if len(armed.split()) == 5 else [*armed.split(), "1"]
+        if Point(*wanted) != point or job.number < int(round):
+            return
+        self._passed[armed] += 1
+        if self._passed[armed] >= int(times):
             file.unlink()  # so that the node that comes after this one lives
             os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _phase_of(job: AnyJob) -> str:
+    if isinstance(job, VerticalJob) and job.round is not None and job.round.stage:
+        return job.round.stage.upper()
+    return job.phase.value
 
 
 _crashes = _Crashes()

@@ -107,6 +107,8 @@ class VerticalCluster(Cluster):
     ) -> None:
         self.people = People(nodes, (label,), common=24)
         self._people = people or self.people
+        for table in self.people.tables.values():
+            table.in_flight = 1 + seed % 4
         self.reports: dict[int, Any] = {}
         self.predictions: dict[PeerId, list[TellPrediction]] = {}
         super().__init__(len(nodes), seed, Faults(), WAITS, ledger=NoLedger())
