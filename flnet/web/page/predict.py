@@ -26,6 +26,7 @@ from flnet.web.body import read_body
 from flnet.web.formatting import one_line
 from flnet.web.page.frame import choices, redirect_to_first, show
 from flnet.web.page.models import model_view
+from flnet.web.page.predict_ids import ids_of, ids_result, show_ids
 from flnet.web.routes import Pages
 
 pages = Pages()
@@ -122,13 +123,17 @@ async def first(node: Node) -> Any:
 
 @pages.get("/view/predict/<trainer>")
 async def ask(node: Node, trainer: TrainerId) -> Response:
-    """The form for inputs."""
+    """The form for inputs, or for ids where nodes hold different columns."""
+    if node.job(trainer).vertical is not None:
+        return await show_ids(node, trainer, "")
     return await _show(node, trainer, FormInput({"digest": request.args.get("digest", "")}))
 
 
 @pages.post("/view/predict/<trainer>", body=input_body)
 async def answer(node: Node, trainer: TrainerId) -> Response:
     """The prediction for what was handed in."""
+    if node.job(trainer).vertical is not None:
+        return await _answer_ids(node, trainer)
     inputs = node.job(trainer).inputs
     handed = FormInput()
     try:
@@ -142,6 +147,17 @@ async def answer(node: Node, trainer: TrainerId) -> Response:
     except PeerError as error:
         return await _show(node, trainer, handed, fault=error)
     return await _show(node, trainer, handed, result=result_of(prediction))
+
+
+async def _answer_ids(node: Node, trainer: TrainerId) -> Response:
+    handed = FormInput()
+    try:
+        body = await read_body()
+        handed = read_form(body, request.mimetype, dict(request.mimetype_params))
+        answer = await node.predict_ids(trainer, ids_of(handed.get("ids")))
+    except PeerError as error:
+        return await show_ids(node, trainer, handed.get("ids"), fault=error)
+    return await show_ids(node, trainer, handed.get("ids"), result=ids_result(answer))
 
 
 async def _show(
