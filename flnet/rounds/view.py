@@ -21,6 +21,7 @@ MAX_WORDS = 500  # characters of a text that a peer claims
 MAX_ENTRIES = 256  # of a list or mapping that it claims
 MAX_DEPTH = 5  # of lists and mappings within each other
 MAX_NUMBER = 10**15
+NAMES_FOR_PEERS = 50  # of columns of a holder in GET /info, whose size peers limit
 _NOT_FOR_PEERS: Mapping[str, bool | set[str]] = {
     **dict.fromkeys(("finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"), True),
     "vertical": {"own", "gain", "warnings", "sent", "received"},
@@ -315,13 +316,20 @@ class JobView(View):
     def for_peers(self) -> Mapping[str, Any]:
         """The fields as JSON-ready data for peers, without long ones and those about single classes of the data.
 
-        Without scores, too, where this node tells them to nobody.
+        Without scores, too, where this node tells them to nobody; and with NAMES_FOR_PEERS columns of each holder.
         """
         view = self
-        if self.vertical is not None and self.vertical.keeps_score:
-            told = self.vertical.model_copy(update=dict.fromkeys(("loss", "accuracy", "auc", "own", "gain")))
-            none = {"pre_fedavg_accuracy": None, "post_fedavg_accuracy": None, "metrics": MetricsView()}
-            view = self.model_copy(update={**none, "vertical": told})
+        if self.vertical is not None:
+            holders = [
+                holder.model_copy(update={"names": holder.names[:NAMES_FOR_PEERS]})
+                for holder in self.vertical.holders
+            ]
+            told = self.vertical.model_copy(update={"holders": holders})
+            view = self.model_copy(update={"vertical": told})
+            if self.vertical.keeps_score:
+                told = told.model_copy(update=dict.fromkeys(("loss", "accuracy", "auc", "own", "gain")))
+                none = {"pre_fedavg_accuracy": None, "post_fedavg_accuracy": None, "metrics": MetricsView()}
+                view = self.model_copy(update={**none, "vertical": told})
         return view.model_dump(mode="json", by_alias=True, exclude_unset=True, exclude=_NOT_FOR_PEERS)
 
     @classmethod

@@ -12,7 +12,7 @@ const SETTLED = 1500; // after the last event: what the peers say of themselves 
 const SLOWEST = 1000; // ms: however long an answer took, the next is asked for within eight times this
 const BACK = 5000; // how long it is said that the node is back
 const SAID = new Set(["round_opened", "round_closed", "training_failed", "peer_lost", "peer_left", "peer_back", "no_data",
-  "trust_pending", "trust_accepted", "trust_withdrawn"]);
+  "vertical_warning", "trust_pending", "trust_accepted", "trust_withdrawn"]);
 
 const main = () => document.getElementById("main");
 const isLive = () => main().hasAttribute("data-live");

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from flnet.rounds.view import HolderView, JobView, VerticalView
+from flnet.rounds.view import NAMES_FOR_PEERS, HolderView, JobView, VerticalView
 from flnet.text import text
 from flnet.web.page.vertical_card import HOLDERS_SHOWN, NAMES_SHOWN, VerticalCard, vertical_card
 from flnet.web.translation import Translate, translator
@@ -243,6 +243,13 @@ def test_what_a_peer_claims_of_its_columns_survives_the_bounds() -> None:
     claimed = JobView.claimed({"vertical": view()}).vertical
     assert claimed is not None
     assert claimed.holders[0] == HolderView.model_validate(BANK)
+
+
+def test_peers_are_told_some_names_of_columns_but_the_number_of_all() -> None:
+    many = [f"c{number}" for number in range(NAMES_FOR_PEERS + 1)]
+    told = JobView.claimed({"vertical": view(holders=[{**BANK, "names": many, "columns": len(many)}])})
+    (holder,) = told.for_peers()["vertical"]["holders"]
+    assert (holder["names"], holder["columns"]) == (many[:-1], len(many))
 
 
 def test_peers_are_not_told_the_gain_and_the_warnings() -> None:
