@@ -9,6 +9,7 @@ from pathlib import Path
 from statistics import fmean
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.table import Table
 
@@ -16,11 +17,10 @@ from flnet.cli.client import View
 from flnet.cli.local_mesh import DemoPlan, Interrupted, LocalRun, NodeEnded, interruptible, opened
 from flnet.cli.output import ACCURACY, Metrics, accuracy, chosen_metrics, console, metrics_option, printable, table
 from flnet.cli.progress import RoundFailed, RoundResult, failure, metrics_tables, results_table, summary
-from flnet.cli.vertical_demo import EPOCHS, run_vertical
 from flnet.temporary import temporary_folder
 
 EQUAL = 0.00005  # less is not seen in four digits
-NODES, ROUNDS, TRAINER = 4, 5, "MNIST"  # where nobody says otherwise
+EPOCHS = 10  # of --vertical, where nobody says otherwise
 
 
 @dataclass(frozen=True)
@@ -93,14 +93,15 @@ def different_data(together: Mapping[str, View], alone: Mapping[str, View]) -> s
 
 
 @click.command("demo")
-@click.option("--nodes", "count", type=click.IntRange(1, 64), show_default=f"{NODES}", help="How many nodes.")
+@click.option("--nodes", "count", type=click.IntRange(1, 64), default=4, show_default=True, help="How many nodes.")
 @click.option(
     "--rounds",
     type=click.IntRange(0, 10_000),
-    show_default=f"{ROUNDS}; {EPOCHS} with --vertical",
+    default=5,
+    show_default=f"5; {EPOCHS} with --vertical",
     help="How many rounds.",
 )
-@click.option("--trainer", show_default=TRAINER, metavar="ID", help="Trainer to use.")
+@click.option("--trainer", default="MNIST", show_default=True, metavar="ID", help="Trainer to use.")
 @click.option(
     "--vertical",
     is_flag=True,
@@ -124,11 +125,13 @@ def different_data(together: Mapping[str, View], alone: Mapping[str, View]) -> s
 )
 @click.option("--alone", is_flag=True, help="Then train each node by itself with the same data, and compare.")
 @metrics_option
+@click.pass_context
 def command(
+    context: click.Context,
     *,
-    count: int | None,
-    rounds: int | None,
-    trainer: str | None,
+    count: int,
+    rounds: int,
+    trainer: str,
     vertical: bool,
     leave: bool,
     base_port: int,
@@ -153,21 +156,22 @@ def command(
     Exit codes: 0 all rounds finished, or ended by Ctrl-C; 1 a node, the mesh or a round failed; 2 wrong usage;
     128 + signal when --exit was given and a signal came first.
     """
-    if alone and rounds == 0:
+    if alone and not rounds:
         raise click.UsageError("--alone compares the models after the rounds: --rounds must be 1 or more")
-    if vertical and (alone or trainer is not None or count is not None):
+    out, given = console(), {name for name in context.params if _is_given(context, name)}
+    if vertical and given & {"alone", "trainer", "count"}:
         raise click.UsageError(
             "--vertical has three nodes and data of its own: leave --nodes, --trainer and --alone away"
         )
-    out = console()
-    if rounds is None:
-        rounds = EPOCHS if vertical else ROUNDS
     try:
         with interruptible(), temporary_folder("demo") as folder:
             if vertical:
-                run_vertical(rounds, base_port, patience, folder, out, leave=leave)
+                from flnet.cli.vertical_demo import run_vertical  # noqa: PLC0415  brings numpy along
+
+                epochs = rounds if "rounds" in given else EPOCHS
+                run_vertical(epochs, base_port, patience, folder, out, leave=leave)
             else:
-                plan = DemoPlan(trainer or TRAINER, count or NODES, rounds, base_port, patience)
+                plan = DemoPlan(trainer, count, rounds, base_port, patience)
                 _run(plan, folder, out, leave=leave, alone=alone, every=every)
     except NodeEnded as exc:
         for line in exc.tail:
@@ -177,6 +181,10 @@ def command(
         out.print("\nended")
         # Ctrl-C is how a demo ends; only a script that waits for --exit was cut short.
         raise SystemExit(exc.exit_code if leave else 0) from None
+
+
+def _is_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def _run(plan: DemoPlan, folder: Path, out: Console, *, leave: bool, alone: bool, every: bool) -> None:

@@ -32,7 +32,6 @@ from flnet.params.params import Array, PeerId, TrainerId
 from flnet.web.formatting import size_words
 
 TRAINER = TrainerId("TUMOURS")
-EPOCHS = 10
 FILES, CSV_FILE = "files", "patients.csv"
 COMPARE_SECONDS = 20.0  # that nodes have to save the end of the last epoch
 MEASURES = (

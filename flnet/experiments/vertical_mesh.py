@@ -1,7 +1,7 @@
 """Compares a vertical job of nodes on this machine with the same training in one place, and with each holder alone.
 
-Which rows nodes hold out, and in which order they train, follows from secrets of the alignment, so only the nodes know
-it. It is read from their state folders. With the same rows, batches and first weights, the network in one place must
+Which rows nodes hold out, and in which order they train, follows from the ids that all of them have, so only the nodes
+know it. It is read from their state folders. With the same rows, batches and first weights, the network in one place must
 become the one of the nodes, to the last bit.
 """
 

@@ -214,3 +214,15 @@ def test_a_new_process_within_an_epoch_says_that_its_conversation_is_gone() -> N
     job = Job(People().hosts())
     with pytest.raises(TrainerError, match="started again within the epoch"):
         job.ask("a", TurnRequest("s0", []))
+
+
+def test_after_another_alignment_the_same_people_are_held_out() -> None:
+    people = People()
+    job = Job(people.hosts())
+    held: list[set[str]] = []
+    for _ in range(3):
+        job.epoch(aligns=True)
+        ids = people.tables["a"].ids
+        held.append({ids[row] for row in job.rows["a"][:12]})
+    assert len(held[0]) == 12
+    assert held[0] == held[1] == held[2]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from flnet.algorithms.vertical.aligned_batches import ordered_by_ids
 from flnet.algorithms.vertical.alignment import Follower, Leader, follower, leader
 from flnet.algorithms.vertical.groups import Group
 from flnet.algorithms.vertical.holder import (
@@ -44,23 +45,28 @@ class Aligning:
     """The alignment of one holder.
 
     Attributes:
-        agreement: the common rows; None before its end.
+        ids: of its rows, normalised.
+        seed: of the job.
+        agreement: the common rows, ordered by their ids; None before its end.
         arrived: chunks that came.
     """
 
     machine: Leader | Follower
+    ids: Sequence[str]
+    seed: int
     agreement: Agreement | None = field(default=None, init=False)
     arrived: int = field(default=0, init=False)
     _work: AlignmentWork | None = field(default=None, init=False)
 
     @classmethod
-    def of(cls, terms: Terms, me: PeerId, ids: Sequence[str], group: Group, secret: bytes) -> Aligning:
+    def of(cls, terms: Terms, me: PeerId, ids: Sequence[str], group: Group, secret: bytes, seed: int) -> Aligning:
         """The alignment of a holder with these ids; see `Conversation`."""
         randomness = Randomness.draw(group, len(ids), secret)
         is_leader = me == terms.leader
-        return cls(
+        machine = (
             leader(terms, ids, group, randomness) if is_leader else follower(terms, me, ids, group, randomness)
         )
+        return cls(machine, ids, seed)
 
     @property
     def has_work(self) -> bool:
@@ -101,5 +107,5 @@ class Aligning:
                 case NothingInCommon(error):
                     raise error
                 case Aligned(agreement):
-                    self.agreement = agreement
+                    self.agreement = ordered_by_ids(agreement, self.ids, self.seed)
         return sent

@@ -135,7 +135,8 @@ class Conversation:
         self._sent: list[Sent] = []
         self._is_saved = {"bottom": False, "top": False}
         self._ids_before: tuple[Positions | None, str] = (rows, alignment)
-        self._aligning = Aligning.of(Terms(session, begin.ids), me, ids, group, secret) if begin.aligns else None
+        terms = Terms(session, begin.ids)
+        self._aligning = Aligning.of(terms, me, ids, group, secret, begin.seed) if begin.aligns else None
 
     def start(self) -> HolderTurn:
         """Begin: the leader of the alignment, or each holder of an epoch of aligned rows, has something to say.

@@ -177,7 +177,7 @@ class EncryptedConversation:
         self._warnings: list[str] = []
         is_aligned = not begin.aligns or self._position is Position.KEY
         terms = Terms(session, begin.aligned)
-        self._aligning = None if is_aligned else Aligning.of(terms, me, ids, group, secret)
+        self._aligning = None if is_aligned else Aligning.of(terms, me, ids, group, secret, begin.seed)
 
     _count: int | None
 
