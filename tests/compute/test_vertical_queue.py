@@ -16,6 +16,7 @@ from flnet.compute.vertical import Opened, VerticalTurn
 from flnet.params.params import Params, TrainerId
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.vertical import BeginPart, PositionPart
+from flnet.rounds.vertical_round import UNTOLD
 from flnet.trainer import Trainer, TrainerFile, TrainerSettings
 from tests.algorithms.vertical.holders import People
 from tests.node.mesh import Linear
@@ -54,7 +55,8 @@ class Holders:
         holders = {}
         for node, queue in self.queues.items():
             fields = dict((await queue.call(TrainerId(node), PrepareRequest())).declaration.offers["vertical"])
-            fields.pop("ids")
+            for name in UNTOLD:
+                fields.pop(name)
             holders[node] = PositionPart(**fields, number=-1)
         begin = BeginPart(holders=holders, closed=-1, aligns=True, seed=1).as_dict()
         for node in self.queues:

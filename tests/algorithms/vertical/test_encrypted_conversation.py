@@ -31,6 +31,7 @@ from flnet.protocol.vertical import (
     PositionPart,
     ResidualPart,
 )
+from flnet.rounds.vertical_round import UNTOLD
 from tests.algorithms.vertical.encrypted_holders import RegressionPeople
 
 DIGEST, OTHER = "ab" * 32, "cd" * 32
@@ -42,7 +43,8 @@ def begin(people: RegressionPeople, closed: int = -1, *, aligns: bool = True) ->
     holders = {}
     for name, host in people.hosts().items():
         stated = dict(host.declared(5).offers["vertical"])
-        stated.pop("ids")
+        for untold in UNTOLD:
+            stated.pop(untold)
         holders[name] = PositionPart(**stated, number=0)
     return BeginPart(holders=holders, closed=closed, aligns=aligns, seed=5)
 
