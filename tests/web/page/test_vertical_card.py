@@ -224,6 +224,15 @@ async def test_stage_warnings_and_abandoned_rounds_are_seen_in_both_languages(
         assert said in in_spanish, said
 
 
+async def test_a_node_without_the_job_shows_nothing_of_averages_in_it(client: Client, node: FakeNode) -> None:
+    told = {"trainer_id": "CLAIMS", "trainer_label": "Claims", "phase": "IDLE", "vertical": view()}
+    told |= {"hyper": {"e": 1, "u": 0.005, "b": 64}, "fed_learn_done": "No", "model_was_exchanged": "No"}
+    node.around = [{"id": "bank", "info": {"jobsInfo": [told]}, "error": None}]
+    text = (await load(client)).text
+    words = text[text.index("Jobs that only other nodes have") :]
+    assert "Claims not trained yet Learning Rate: 0.005, Batch size: 64 — — — —" in words
+
+
 async def test_the_view_of_data_says_that_more_is_sent(client: Client, node: FakeNode, claims: Any) -> None:
     assert "It sends more than model parameters" in (await load(client, "/view/data")).text
     claims.more = {}
