@@ -12,6 +12,7 @@ reason, and the person may ask again. What peers say is checked here before it r
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -139,6 +140,9 @@ class VerticalPredictions:
         self._settings, self._peers, self._tell = parts.settings, parts.peers, parts.tell
         self._models, self._run = models, run
         self._open: dict[Key, Open] = {}
+        self._computing: Counter[PeerId] = (
+            Counter()
+        )  # what the compute queue does, also for predictions that are over
         self._asked = 0
 
     def knows(self, asker: PeerId, session: str) -> bool:
@@ -184,12 +188,18 @@ class VerticalPredictions:
             PeerError: there are none, the rows are not aligned, or the owner has not allowed predictions.
         """
         models, trainer, me = self._models(), self._settings.trainer, self._settings.my_id
-        if not self.is_allowed:
-            raise NotOffered(text("the owner of {peer} has not allowed predictions of {trainer}", me, trainer))
         if self._method != SPLIT:
             raise NotOffered(text("a regression under encryption offers no prediction by id"))
-        ended = models.ended.get(models.closed)
-        if ended is None or not models.holders or me not in models.holders:
+        if not self.is_allowed:
+            raise NotOffered(text("the owner of {peer} has not allowed predictions of {trainer}", me, trainer))
+        ended, position = models.ended.get(models.closed), models.holders.get(me)
+        is_whole = (
+            ended is not None
+            and position is not None
+            and not (position.has_label and ended.report is None)
+            and not (position.width and ended.bottom is None)
+        )
+        if ended is None or not is_whole:
             raise NotReady(text("{trainer} has no model that an epoch has ended with; train one epoch", trainer))
         if models.rows is None or set(models.aligned_with) != models.holders.keys():
             raise NotReady(text("the rows of {trainer} have to be aligned again; train one epoch", trainer))
@@ -197,9 +207,10 @@ class VerticalPredictions:
 
     @property
     def is_allowed(self) -> bool:
-        """Whether this node's owner allows predictions."""
+        """Whether this node's owner allows predictions, and the job can make some."""
         declared = self._settings.declaration
-        return declared is not None and bool(declared.offers["vertical"].get("allowsPredictions"))
+        allows = declared is not None and bool(declared.offers["vertical"]["allowsPredictions"])
+        return allows and self._method == SPLIT
 
     @property
     def _method(self) -> str:
@@ -207,7 +218,8 @@ class VerticalPredictions:
         return str(declared.offers["vertical"]["method"]) if declared else SPLIT
 
     def _must_have_room(self, asker: PeerId) -> None:
-        if sum(peer == asker for peer, _ in self._open) >= MOST_OPEN:
+        is_full = sum(peer == asker for peer, _ in self._open) >= MOST_OPEN
+        if is_full or self._computing[asker] >= MOST_OPEN:
             raise JobBusy(text("{count} predictions for {peer} are under way; ask again later", MOST_OPEN, asker))
 
     def _computers(self, asker: PeerId) -> tuple[PeerId, ...]:
@@ -223,6 +235,7 @@ class VerticalPredictions:
         assert hyper is not None
         rows, asked = Params({"rows": models.rows}), opened.places
         places = None if asked is None else Params({"places": asked})
+        self._computing[opened.asker] += 1
         of = (opened.asker, opened.session, opened.epoch, hyper, opened.ended.params)
         return ComputeOutputs(*of, rows, models.ids, ids, places)
 
@@ -230,6 +243,7 @@ class VerticalPredictions:
 
     def outputs_computed(self, event: OutputsComputed) -> list[Effect]:
         """This node's part is there: pass it on."""
+        self._computing[event.asker] -= 1
         opened = self._open.get((event.asker, event.session))
         if opened is None:
             return []
@@ -285,10 +299,12 @@ class VerticalPredictions:
             return []
         assert hyper is not None
         outputs, seed = Params({str(peer): array for peer, array in opened.outputs.items()}), models.seed or 0
+        self._computing[opened.asker] += 1
         return [ComputePrediction(opened.asker, opened.session, hyper, opened.ended.params, outputs, seed)]
 
     def computed(self, event: PredictionComputed) -> list[Effect]:
         """This label holder has predicted: the asking holder gets it."""
+        self._computing[event.asker] -= 1
         opened = self._open.get((event.asker, event.session))
         if opened is None:
             return []
@@ -308,6 +324,7 @@ class VerticalPredictions:
 
     def not_computed(self, event: PredictionNotComputed) -> list[Effect]:
         """A computation failed."""
+        self._computing[event.asker] -= 1
         opened = self._open.get((event.asker, event.session))
         return [] if opened is None else self._fail(opened, event.reason)
 

@@ -194,7 +194,11 @@ CODECS: dict[str, Any] = {
 
 def part_kinds() -> set[str]:
     """Of all parts of messages of vertical jobs."""
-    kinds = get_args(vertical.ControlPart) + get_args(vertical.TalkPart)
+    kinds = [
+        kind
+        for part in ("ControlPart", "TalkPart", "PredictionPart")
+        for kind in get_args(getattr(vertical, part))
+    ]
     return {kind.model_fields["kind"].default for kind in kinds}
 
 

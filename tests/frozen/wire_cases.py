@@ -180,6 +180,13 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "encrypted gradients": {"kind": "encrypted-gradients", "epoch": 5, "batch": 2},
     "hold-out terms": {"kind": "holdout-terms", "epoch": 5},
     "hold-out loss": {"kind": "holdout-loss", "epoch": 5},
+    "predict": {"kind": "predict", "epoch": 5, "alignment": BASE, "batch": DIGEST},
+    "predict outputs": {"kind": "predict-outputs", "epoch": 5, "batch": DIGEST, "bottom": BASE},
+    "predicted": {
+        **{"kind": "predicted", "epoch": 5, "batch": DIGEST, "top": BASE},
+        **{"meaning": "any_of", "classes": ["no", "sí"]},
+    },
+    "predict refused": {"kind": "predict-refused", "reason": "its owner has not allowed it"},
 }
 """Each kind of part of a VerticalMessage."""
 SEALED = np.arange(7, dtype=np.uint8)
@@ -195,6 +202,9 @@ ARRAYS: Mapping[str, Mapping[str, Any]] = {
     "encrypted gradients": {"gradient_a": SEALED, "gradient_b": SEALED},
     "hold-out terms": {"residual": SEALED, "own": SEALED},
     "hold-out loss": {"total": SEALED},
+    "predict": {"places": np.array([0, 7, 2**40], np.int64)},
+    "predict outputs": {"values": np.array([[0.1, -2.5], [3e-20, 7.0]], np.float32)},
+    "predicted": {"values": np.array([[0.25, 0.75]], np.float32)},
     "top shared": {"w0": np.array([[0.1], [0.2]], np.float32), "b0": np.array([0.5], np.float32)},
 }
 

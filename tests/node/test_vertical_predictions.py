@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +12,19 @@ import numpy as np
 import pytest
 
 from flnet.algorithms.vertical.prediction import rows_digest
+from flnet.algorithms.vertical.split_network import SplitNode
 from flnet.errors import InputRefused, JobBusy, NotOffered, NotReady, PeerError
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, Params, PeerId
 from flnet.protocol.effects import ComputeOutputs, Send, SetTimer, TellPrediction
-from flnet.protocol.events import OutputsComputed, PeerLost, PredictionAsked, TimerFired, VerticalReceived
+from flnet.protocol.events import (
+    OutputsComputed,
+    PeerLost,
+    PredictionAsked,
+    PredictionNotComputed,
+    TimerFired,
+    VerticalReceived,
+)
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import (
@@ -30,6 +38,7 @@ from flnet.protocol.vertical import (
 from flnet.store.sqlite_store import DiskStore
 from flnet.vertical_trainer import OutputDefence
 from tests.algorithms.vertical.holders import People, trained_alone
+from tests.algorithms.vertical.joint import block_diagonal
 from tests.node.mesh import Linear, Mesh, trigger, until
 from tests.node.vertical_mesh import FILES, T, job_of, vertical_mesh
 
@@ -66,7 +75,23 @@ def jointly(mesh: Mesh, people: People, label: str, ids: Sequence[str]) -> Array
             own = np.array([list(table.ids).index(value) for value in ids])
             outputs[name] = node.features.bottom.outputs(table.features(own))
     inputs = np.concatenate([outputs[name] for name in sorted(outputs)], axis=1)
+    assert np.allclose(inputs, composed(nodes, people, outputs, ids), atol=1e-6)
     return next(node.labels.top.predict(inputs) for name, node in nodes.items() if name == label and node.labels)
+
+
+def composed(
+    nodes: Mapping[PeerId, SplitNode], people: People, holders: Iterable[str], ids: Sequence[str]
+) -> Array:
+    """Outputs of one network whose first layer has the weights of all bottom models along its diagonal."""
+    weights, bias, x = [], [], []
+    for name in sorted(holders):
+        table, features = people.tables[name], nodes[PeerId(name)].features
+        assert features is not None
+        state = features.bottom.state().weights
+        weights.append(np.asarray(state["0.weight"]))
+        bias.append(np.asarray(state["0.bias"]))
+        x.append(table.features(np.array([list(table.ids).index(value) for value in ids])))
+    return np.asarray(np.hstack(x) @ block_diagonal(weights).T + np.concatenate(bias))
 
 
 async def predict(node: NodeRuntime, *ids: str | int) -> Any:
@@ -342,6 +367,14 @@ async def test_messages_that_no_holder_sends_are_refused_and_change_nothing() ->
         for number in range(4):
             job.receive(said("a", "a", f"s{number}", no_reason))
         assert not job.predictions.is_busy
+        with pytest.raises(
+            JobBusy, match="4 predictions for a are under way"
+        ):  # the compute queue is still at them
+            job.receive(said("a", "a", "s6", question()))
+        for number in range(4):
+            job.receive(PredictionNotComputed(PeerId("a"), f"s{number}", "x"))
+        job.receive(said("a", "a", "s6", question()))
+        job.receive(said("a", "a", "s6", no_reason))
         view = await predict(mesh.nodes["c"], "P001")
         assert len(view["predictions"]) == 1
 
@@ -403,3 +436,15 @@ async def test_the_noise_of_a_row_is_the_same_whoever_asks_however_often_and_wit
         for node, ids in (("b", ("P002",)), ("a", ("P002", "P030")), ("b", ("P002", "P001"))):
             again = await predict(mesh.nodes[node], *ids)
             assert again["predictions"][0]["probabilities"][0] == first["predictions"][0]["probabilities"][1]
+
+
+async def test_a_regression_under_encryption_says_that_it_predicts_nothing_by_id() -> None:
+    people = People(("a", "b"))
+    async with predicting(people) as mesh:
+        declared = job_of(mesh.nodes["a"]).settings.declaration
+        assert declared is not None
+        declared.offers["vertical"]["method"] = "encrypted-regression"
+        await refused(mesh.nodes["a"], NotOffered, "a regression under encryption offers no prediction by id")
+        view = mesh.nodes["a"].job(T).vertical
+        assert view is not None
+        assert not view.predicts
