@@ -239,6 +239,8 @@ class VerticalTrainer(ABC):
             counts. With 1, training is that of the whole network in one place; with more, waiting for the network
             overlaps with computing, and gradients are up to `in_flight` - 1 steps late.
         method: how the nodes train; it is the same on all nodes.
+        hides_matches: whether only the key holder of an encrypted regression learns which rows match; it is the same on
+            all nodes.
         allows_predictions: whether other holders may ask for predictions of common rows, and this node too. Without the
             owners of all holders there is no prediction.
     """
@@ -251,6 +253,7 @@ class VerticalTrainer(ABC):
     tells_score: bool = True
     in_flight: int = 1
     method: Method = "split-network"
+    hides_matches: bool = False
     allows_predictions: bool = False
 
     @abstractmethod

@@ -28,7 +28,7 @@ class OwnColumnsTrainer(VerticalTrainer):
     def __init__(self, own: OwnColumns, columns: Columns) -> None:
         self._own, self._columns = own, columns
         self.label = own.label
-        self.defaults, self.method = _defaults(own), own.method
+        self.defaults, self.method, self.hides_matches = _defaults(own), own.method, own.hides_matches
         self.several_labels = own.several_labels
         if own.output_noise is not None:
             self.output_noise = OutputDefence(own.output_noise.clip, own.output_noise.multiplier)
@@ -91,7 +91,7 @@ class OwnKeyTrainer(KeyHolderTrainer):
     """The key of an encrypted regression: a file without data."""
 
     def __init__(self, own: OwnColumns) -> None:
-        self.label, self.defaults = own.label, _defaults(own)
+        self.label, self.defaults, self.hides_matches = own.label, _defaults(own), own.hides_matches
 
 
 def _defaults(own: OwnColumns) -> HyperParams:

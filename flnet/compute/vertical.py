@@ -221,6 +221,7 @@ class VerticalHost(Trainer):
             "inFlight": trainer.in_flight,
             "method": trainer.method,
             "scheme": self._encryption.name() if is_encrypted else "",
+            "hidesMatches": is_encrypted and trainer.hides_matches,
             "allowsPredictions": bool(trainer.allows_predictions),
         }
 

@@ -226,6 +226,7 @@ class OwnColumns(Own):
     kind: Literal["vertical"]
     data: Annotated[str, Field(max_length=4096)] = ""
     method: Literal["split-network", "encrypted-regression"] = "split-network"
+    hides_matches: bool = False
     rate: float = Field(default=0.005, gt=0, le=1_000)
     batch: int = Field(default=64, ge=1, le=1_000_000)
     id: Name = ""
@@ -269,6 +270,8 @@ class OwnColumns(Own):
             for name in _NETWORK_OPTIONS:
                 if name in self.model_fields_set:
                     raise ValueError(text("{key} is no option of method = encrypted-regression", name))
+        elif self.hides_matches:
+            raise ValueError(text("hides_matches is for method = encrypted-regression only"))
         if self.holds_key:
             for name in ("id", "target", "features", "ignore", "share_names", "separator"):
                 if name in self.model_fields_set:

@@ -26,6 +26,7 @@ MAX_REASON = 500
 MAX_IN_FLIGHT = 64
 MAX_PREDICTED = 1000  # rows of one prediction
 MAX_CLASSES = 1000
+MAX_MASKS = 10_000  # of an epoch of encrypted regression: its batches
 MAX_WEIGHTS = 4097  # of one node in encrypted regression: a ciphertext has 4096 columns, and A a constant one
 
 SPLIT, ENCRYPTED = "split-network", "encrypted-regression"  # methods
@@ -120,6 +121,7 @@ class PositionPart(Part):
         in_flight: how many batches it lets be under way at once.
         method: by which the job is trained.
         scheme: of its encryption, with version; empty where nothing is encrypted.
+        hides_matches: whether only the key holder of an encrypted regression learns which rows match.
     """
 
     kind: Literal["position"] = "position"
@@ -142,6 +144,7 @@ class PositionPart(Part):
     in_flight: int = Field(default=1, ge=1, le=MAX_IN_FLIGHT)
     method: Word = SPLIT
     scheme: Word = ""
+    hides_matches: bool = False
 
     @property
     def has_data(self) -> bool:
@@ -178,9 +181,19 @@ class BeginPart(Part):
         return tuple(PeerId(peer) for peer in sorted(self.holders))
 
     @property
-    def aligned(self) -> tuple[PeerId, ...]:
-        """Those whose rows are aligned: all but a key holder."""
+    def with_data(self) -> tuple[PeerId, ...]:
+        """All but a key holder."""
         return tuple(peer for peer in self.ids if self.holders[peer].has_data)
+
+    @property
+    def aligned(self) -> tuple[PeerId, ...]:
+        """Those that keep an alignment: those with data, and a key holder that alone knows which rows match."""
+        return self.ids if self.hides_matches else self.with_data
+
+    @property
+    def hides_matches(self) -> bool:
+        """Whether only the key holder learns which rows match."""
+        return self.holders[self.ids[0]].hides_matches
 
     @property
     def method(self) -> str:
@@ -339,12 +352,47 @@ class StepPart(Part):
     batch: Count
 
 
+class HashedIdsPart(Part):
+    """A data holder to the key holder, which matches: a part of its ids, hashed with a key that only A and B have."""
+
+    kind: Literal["hashed-ids"] = "hashed-ids"
+    arrays: ClassVar[tuple[str, ...] | None] = ("items",)
+    epoch: Epoch
+    number: Count
+    total: Count
+
+
+class OrderPart(Part):
+    """The key holder to a data holder: which of its hashed ids stands at each position; -1 for none.
+
+    Attributes:
+        alignment: what this alignment is known by.
+    """
+
+    kind: Literal["order"] = "order"
+    arrays: ClassVar[tuple[str, ...] | None] = ("order",)
+    epoch: Epoch
+    alignment: HexDigest
+
+
 class EncryptionKeysPart(Part):
-    """The key holder to both data holders: the public key and the encrypted masks."""
+    """The key holder to both data holders: the public key, and the encrypted mask of hold-out rows.
+
+    Attributes:
+        masks: how many masks of batches follow; a single one where all rows count.
+    """
 
     kind: Literal["encryption-keys"] = "encryption-keys"
-    arrays: ClassVar[tuple[str, ...] | None] = ("public", "mask", "holdout")
+    arrays: ClassVar[tuple[str, ...] | None] = ("public", "holdout")
     epoch: Epoch
+    masks: int = Field(ge=1, le=MAX_MASKS)
+
+
+class MaskPart(StepPart):
+    """The key holder to both data holders: which rows of a batch count, encrypted."""
+
+    kind: Literal["mask"] = "mask"
+    arrays: ClassVar[tuple[str, ...] | None] = ("mask",)
 
 
 class OwnWeightsPart(StepPart):
@@ -461,7 +509,10 @@ TalkPart = (
     | EpochClosedPart
     | ResumedPart
     | CommonRowsPart
+    | HashedIdsPart
+    | OrderPart
     | EncryptionKeysPart
+    | MaskPart
     | OwnWeightsPart
     | ResidualPart
     | CombinedPart

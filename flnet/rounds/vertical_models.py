@@ -350,6 +350,8 @@ def _check_encrypted(positions: Mapping[str, PositionPart], absent: Mapping[str,
     if not positions[next(peer for peer in data if peer not in labels)].width:
         raise BatchRefused(text("no holder has features"))
     _check_same(text("encryption"), {peer: position.scheme for peer, position in positions.items()})
+    hides = {True: text("by the node with the key"), False: text("by the nodes with data")}
+    _check_same(text("alignment"), {peer: hides[position.hides_matches] for peer, position in positions.items()})
 
 
 def _check_same(name: str, values: Mapping[str, str]) -> None:

@@ -264,7 +264,7 @@ class VerticalRound(BaseRound):
         if begin.closed not in (epochs if max(epochs, default=0) > 0 else {-1, *epochs}):
             raise InvalidMessage(text("{peer} cannot go on from epoch {epoch}", me, begin.closed))
         is_aligned = self._models.rows is not None and set(self._models.aligned_with) == set(begin.aligned)
-        if mine.has_data and not begin.aligns and not is_aligned:
+        if me in begin.aligned and not begin.aligns and not is_aligned:
             raise InvalidMessage(text("{peer} has no alignment with these holders", me))
         if begin.in_flight != (agreed := agreed_in_flight(begin.holders)):
             raise InvalidMessage(
@@ -424,6 +424,12 @@ class VerticalRound(BaseRound):
             count = len(event.rows["rows"])
             self.phase = Phase.TRAINING
             words = text("{count} rows are known to all holders of {trainer}", count, self._settings.trainer)
+            if self.begin.hides_matches:
+                words = text(
+                    "rows of {trainer} stand at {count} positions; only the node with the key knows which match",
+                    self._settings.trainer,
+                    count,
+                )
             effects += [self._save(), self._tell("rows_aligned", words, rows=count)]
         if event.common is not None:
             self._models.common, self.phase = event.common, Phase.TRAINING
@@ -575,8 +581,8 @@ class VerticalRound(BaseRound):
 
 
 def _is_aligned(positions: Mapping[str, PositionPart]) -> bool:
-    """Whether all that have data have aligned their rows with each other before."""
-    data = {peer: position for peer, position in positions.items() if position.has_data}
+    """Whether all that keep an alignment have aligned their rows with each other before."""
+    data = {peer: one for peer, one in positions.items() if one.has_data or one.hides_matches}
     alignments = {position.alignment for position in data.values()}
     sets = {frozenset(position.aligned_with) for position in data.values()}
     return None not in alignments and len(alignments) == 1 and sets == {frozenset(data)}

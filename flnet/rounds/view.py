@@ -148,7 +148,10 @@ class VerticalView(View):
         default="", description="how the nodes train; empty until this node's trainer is loaded"
     )
     holders: list[HolderView] = Field(description="nodes that take part, with what each holds")
-    common: int | None = Field(description="number of rows that all holders have; null before they are aligned")
+    common: int | None = Field(
+        description="number of rows that all holders have; where only the key holder learns which rows match, number of "
+        "positions at which rows stand; null before they are aligned"
+    )
     epochs: int = Field(description="number of epochs that the models were trained")
     stage: Literal["", "asking", "aligning", "training", "closing"] = Field(
         description="stage of the open epoch; empty between epochs"

@@ -93,6 +93,10 @@ ENCRYPTED = 'method = "encrypted-regression"\n'
         (ENCRYPTED + 'data = "x.csv"\n', "id is missing"),
         ('id = "id"\n', "data is missing"),
         ('method = "magic"\n', "method"),
+        (
+            'data = "x.csv"\nid = "id"\nhides_matches = true\n',
+            "hides_matches is for method = encrypted-regression only",
+        ),
     ],
 )
 def test_a_file_of_an_encrypted_regression_that_makes_no_sense_is_refused(
@@ -105,10 +109,10 @@ def test_a_file_of_an_encrypted_regression_that_makes_no_sense_is_refused(
 
 
 def test_a_file_without_data_holds_the_key_and_has_other_defaults(tmp_path: Path) -> None:
-    (tmp_path / "BANK.toml").write_text(f'kind = "vertical"\n{ENCRYPTED}batch = 100\n')
+    (tmp_path / "BANK.toml").write_text(f'kind = "vertical"\n{ENCRYPTED}batch = 100\nhides_matches = true\n')
     key = read_own(tmp_path / "BANK.toml")
     assert isinstance(key, OwnColumns)
-    assert key.holds_key
+    assert (key.holds_key, key.hides_matches) == (True, True)
     assert key.hyper == (0.05, 100)
 
 

@@ -139,12 +139,19 @@ POSITION = {
     "inFlight": 4,
     "method": "split-network",
     "scheme": "",
+    "hidesMatches": False,
 }
 OTHER_POSITION = {
     **{"columns": 0, "hasLabel": False, "width": 0, "rows": 9, "rule": "flnet-ids-1", "group": "edwards25519"},
     **{"kind": "position", "seed": 0, "number": -1},
 }
-KEY_POSITION = {**OTHER_POSITION, "rows": 0, "method": "encrypted-regression", "scheme": "CKKS 8192, SEAL 4.1"}
+KEY_POSITION = {
+    **OTHER_POSITION,
+    "rows": 0,
+    "method": "encrypted-regression",
+    "scheme": "CKKS 8192, SEAL 4.1",
+    "hidesMatches": True,
+}
 CLOSED = {"kind": "epoch-closed", "epoch": 5, "loss": 0.25, "bottoms": {"north": DIGEST}, "top": BASE}
 SCORE = {"accuracy": 0.8125, "examples": 240, "metrics": {"loss": 0.5, "auc": 0.875}}
 BATCH = {"epoch": 5, "step": 17, "batch": DIGEST}
@@ -173,7 +180,10 @@ PARTS: Mapping[str, Mapping[str, Any]] = {
     "resumed": {"kind": "resumed", "epoch": 4, "digest": DIGEST},
     "position of a key holder": KEY_POSITION,
     "common rows": {"kind": "common-rows", "epoch": 5, "count": 900, "alignment": DIGEST, "weights": BASE},
-    "encryption keys": {"kind": "encryption-keys", "epoch": 5},
+    "hashed ids": {"kind": "hashed-ids", "epoch": 5, "number": 0, "total": 7},
+    "order": {"kind": "order", "epoch": 5, "alignment": DIGEST},
+    "encryption keys": {"kind": "encryption-keys", "epoch": 5, "masks": 3},
+    "mask": {"kind": "mask", "epoch": 5, "batch": 0},
     "own weights": {"kind": "own-weights", "epoch": 5, "batch": 2, "weights": [0.1, -2.5e-20, 0.0]},
     "residual": {"kind": "residual", "epoch": 5, "batch": 2},
     "combined": {"kind": "combined", "epoch": 5, "batch": 2},
@@ -196,7 +206,10 @@ ARRAYS: Mapping[str, Mapping[str, Any]] = {
     "outputs": {"values": np.array([[0.1, -2.5], [3e-20, 7.0]], np.float32)},
     "outputs of hold-out rows": {"values": np.array([[1 / 3, 2**-40]], np.float64)},
     "gradients": {"values": np.array([[0.0, -1e-8]], np.float32)},
-    "encryption keys": dict.fromkeys(("public", "mask", "holdout"), SEALED),
+    "hashed ids": {"items": SEALED},
+    "order": {"order": np.array([3, -1, 0], np.int64)},
+    "encryption keys": {"public": SEALED, "holdout": SEALED},
+    "mask": {"mask": SEALED},
     "residual": {"residual": SEALED},
     "combined": {"residual": SEALED, "gradient": SEALED},
     "encrypted gradients": {"gradient_a": SEALED, "gradient_b": SEALED},

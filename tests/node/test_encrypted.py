@@ -235,3 +235,40 @@ async def test_rows_that_cannot_be_trained_on_end_the_epoch_in_words_at_all_node
         await until(lambda: all(words in outcome(mesh, name) for name in "abc"))
         assert {job.models.closed for job in jobs_of(mesh).values()} == {-1}
         assert job_of(mesh.nodes["a"]).series.left == 0
+
+
+async def test_only_the_key_holder_keeps_which_rows_match_where_that_is_hidden() -> None:
+    people = RegressionPeople.hiding()
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 2)
+        await mesh.nodes["c"].stop()
+        await mesh.add("c", people.hosts()["c"], ("a", "b"), MemoryStore(), files=FILES)
+        await mesh.full()
+        await trigger(mesh.nodes["b"])
+        await until(lambda: "no common epoch to go on from" in outcome(mesh, "b"))
+        body = b'{"trainerId": "MNIST_3_7", "newNumbering": true}'
+        await mesh.nodes["b"].receive("/training/trigger", body, "application/json", "127.0.0.1")
+        jobs = jobs_of(mesh)
+        await until(lambda: all(job.models.closed == 0 and not job.busy for job in jobs.values()))
+        await trained(mesh, "c", 2)
+        jobs = jobs_of(mesh)
+        rows = {name: np.asarray(job.models.rows) for name, job in jobs.items()}
+        assert [len(one) for one in rows.values()] == [120] * 3
+        assert int(rows["c"].sum()) == 90
+        assert len({job.models.alignment for job in jobs.values()}) == 1
+        told = [event.text for event in mesh.nodes["a"].feed.recent() if event.kind == "rows_aligned"]
+        assert (
+            told == ["rows of MNIST_3_7 stand at 120 positions; only the node with the key knows which match"] * 2
+        )
+        view = mesh.nodes["c"].job(T).vertical
+        assert view is not None
+        assert view.common == 120  # the number of matches is told to nobody
+
+
+async def test_nodes_that_do_not_hide_matches_alike_are_refused() -> None:
+    people = RegressionPeople.hiding()
+    people.tables["c"].hides_matches = False
+    async with vertical_mesh(people) as mesh:
+        await trigger(mesh.nodes["a"])
+        words = "alignment differs: by the node with the key at a, by the nodes with data at c"
+        await until(lambda: words in outcome(mesh, "a"))

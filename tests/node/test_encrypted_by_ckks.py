@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from flnet.algorithms.vertical.aligned_batches import AlignedBatches
 from flnet.algorithms.vertical.encryption import PLAIN, Encryption
-from flnet.algorithms.vertical.taylor_regression import slices, taylor_loss, train
+from flnet.algorithms.vertical.taylor_regression import fixed_batches, signed_labels, slices, taylor_loss, train
 from flnet.protocol.vertical import VerticalMessage
 from flnet.wire.transport import Reply
 from tests.algorithms.vertical.encrypted_holders import RegressionPeople, weights_of
@@ -131,3 +132,21 @@ async def test_nothing_of_a_row_reaches_another_node(encryption: Encryption) -> 
         )  # the search reads JSON, too
         if encryption is CKKS:
             assert sum(map(len, told["c"])) < sum(map(len, told["a"]))
+
+
+async def test_a_mask_that_only_the_key_holder_has_leaves_strangers_out() -> None:
+    """The weights are those of the matching rows alone, although A and B compute with all of theirs."""
+    people = RegressionPeople.hiding(encryption=CKKS)
+    async with vertical_mesh(people) as mesh:
+        jobs = await trained(mesh, 1)
+        theta, _ = weights_of(jobs)
+        rows = {name: np.asarray(job.models.rows) for name, job in jobs.items()}
+        batches = AlignedBatches(len(rows["c"]), 24, jobs["c"].models.seed, jobs["c"].models.alignment)
+        at = {name: own[batches.trained] for name, own in rows.items()}
+        x = [np.where(at[n][:, None] < 0, 0, np.asarray(people.table(n).x)[at[n]]) for n in "ab"]
+        y = signed_labels(np.asarray(people.table("a").y))[at["a"]]
+        whole, sizes = np.column_stack([np.ones(len(y)), *x]), fixed_batches(len(y), 24)
+        expected = train(whole, y, sizes, np.zeros(6), 1, 0.1, 0.01, at["c"].astype(float), fewest=4)
+        with_strangers = train(whole, y, sizes, np.zeros(6), 1, 0.1, 0.01, fewest=4)
+        assert np.abs(theta - expected).max() < 0.001
+        assert np.abs(theta - with_strangers).max() > 0.005

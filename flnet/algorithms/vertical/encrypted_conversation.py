@@ -1,9 +1,10 @@
 """One node's side of an epoch of encrypted regression in a vertical job: alignment if needed, then the three positions.
 
 It takes turns as `conversation.Conversation` does, over the same parts for the alignment. The node with the label is A,
-the other one with columns is B, and the one without columns is C (`encrypted_regression`). A and B align their rows;
-C learns their number. Each epoch has new keys, which C makes and forgets. A and B keep their weights when the epoch
-ends, and C keeps all weights: it closes the epoch, once it knows by digest that the other two have theirs.
+the other one with columns is B, and the one without columns is C (`encrypted_regression`). A and B align their rows, and
+C learns their number; or C aligns hashed ids, and alone learns which rows match (`masked_alignment`). Each epoch has new
+keys, which C makes and forgets. A and B keep their weights when the epoch ends, and C keeps all weights: it closes the
+epoch, once it knows by digest that the other two have theirs.
 """
 
 from __future__ import annotations
@@ -28,6 +29,13 @@ from flnet.algorithms.vertical.encrypted_regression import (
 from flnet.algorithms.vertical.encryption import MOST_COLUMNS, Encryption, Vector
 from flnet.algorithms.vertical.groups import Group, Positions
 from flnet.algorithms.vertical.holder import Acceptance, AlignmentOpening, Chunk, PairKey, Terms
+from flnet.algorithms.vertical.masked_alignment import (
+    MaskedHolder,
+    MaskedMatcher,
+    MaskedPart,
+    filled,
+    unexpected,
+)
 from flnet.algorithms.vertical.taylor_regression import fixed_batches
 from flnet.algorithms.vertical.wire_form import bytes_in, check_arrays, no_place, read
 from flnet.errors import BatchRefused, InvalidMessage, NotOffered, TrainerError
@@ -43,9 +51,12 @@ from flnet.protocol.vertical import (
     EncryptedGradientsPart,
     EncryptionKeysPart,
     EpochClosedPart,
+    HashedIdsPart,
     HoldoutLossPart,
     HoldoutTermsPart,
+    MaskPart,
     OpeningPart,
+    OrderPart,
     OwnWeightsPart,
     PairKeyPart,
     ResidualPart,
@@ -175,11 +186,26 @@ class EncryptedConversation:
         self._step, self._is_saved, self._count = 0, False, None
         self._sent: list[Sent] = []
         self._warnings: list[str] = []
-        is_aligned = not begin.aligns or self._position is Position.KEY
-        terms = Terms(session, begin.aligned)
-        self._aligning = None if is_aligned else Aligning.of(terms, me, ids, group, secret, begin.seed)
+        self._keys: tuple[EncryptionKeysPart, Params] | None = None  # whose masks have not all arrived
+        self._masks: list[bytes] = []
+        self._aligning = self._aligning_of(ids, group, secret) if begin.aligns else None
 
     _count: int | None
+
+    def _aligning_of(
+        self, ids: Sequence[str], group: Group, secret: bytes
+    ) -> Aligning | MaskedHolder | MaskedMatcher | None:
+        begin, me, key_holder = self._begin, self._me, self._nodes[Position.KEY]
+        if not begin.hides_matches:
+            terms = Terms(self._session, begin.with_data)
+            return None if me == key_holder else Aligning.of(terms, me, ids, group, secret, begin.seed)
+        pair = (self._nodes[Position.LABELS], self._nodes[Position.FEATURES])
+        rows = {peer: begin.holders[peer].rows for peer in pair}
+        if me == key_holder:
+            return MaskedMatcher(self._epoch, rows, secret)
+        other = pair[1] if me == pair[0] else pair[0]
+        most = max(rows.values())
+        return MaskedHolder(self._session, self._epoch, (other, key_holder), ids, group, secret, most)
 
     @property
     def _position(self) -> Position:
@@ -215,12 +241,8 @@ class EncryptedConversation:
     # --- the rows
 
     def _take(self, sender: PeerId, part: TalkPart, arrays: Params) -> None:
-        if isinstance(part, OpeningPart | AcceptancePart | PairKeyPart | ChunkPart):
-            message = read(part, arrays, self._session, sender, self._begin.aligned)
-            if self._aligning is None or sender not in self._begin.aligned:
-                raise BatchRefused(text("the rows of this epoch were aligned before"))
-            assert isinstance(message, AlignmentOpening | Acceptance | PairKey | Chunk)
-            self._sent += self._aligning.receive(message)
+        if isinstance(part, OpeningPart | AcceptancePart | PairKeyPart | ChunkPart | HashedIdsPart | OrderPart):
+            self._sent += self._align(sender, part, arrays)
             self._begin_if_aligned()
             return
         epoch = getattr(part, "epoch", None)
@@ -239,11 +261,22 @@ class EncryptedConversation:
             case _:
                 self._pass_on(sender, part, arrays)
 
+    def _align(self, sender: PeerId, part: TalkPart, arrays: Params) -> list[Sent]:
+        aligning = self._aligning
+        if isinstance(aligning, MaskedHolder | MaskedMatcher) and isinstance(part, MaskedPart):
+            return aligning.receive(sender, part, arrays)
+        if not isinstance(aligning, Aligning) or sender not in self._begin.with_data:
+            raise BatchRefused(text("the rows of this epoch were aligned before"))
+        message = read(part, arrays, self._session, sender, self._begin.with_data)
+        assert isinstance(message, AlignmentOpening | Acceptance | PairKey | Chunk)
+        return aligning.receive(message)
+
     def _begin_if_aligned(self) -> None:
         agreement = self._aligning.agreement if self._aligning else None
-        if agreement is not None and self._holder is None:
+        if agreement is not None and self._rows is not agreement.rows:
             self._rows, self._alignment = agreement.rows, agreement.digest
-            self._begin_training()
+            if self._position is not Position.KEY:
+                self._begin_training()
 
     def _begin_training(self) -> None:
         """Take the rows in the common order, and tell the key holder that they are there."""
@@ -269,13 +302,13 @@ class EncryptedConversation:
 
     def _features(self, rows: Positions) -> Vector:
         try:
-            x = np.asarray(self._trainer.features(rows), np.float64)
+            x = filled(rows, self._trainer.features)
         except NotOffered:
             return np.zeros((len(rows), 0))
         return x.reshape(len(rows), -1)
 
     def _labels(self, rows: Positions) -> Vector:
-        y = np.asarray(self._trainer.labels(rows), np.float64)
+        y = filled(rows, self._trainer.labels)
         if y.shape != (len(rows),):
             raise TrainerError(text("encrypted regression needs one label for each row, 0 or 1"))
         return y
@@ -288,6 +321,7 @@ class EncryptedConversation:
         if (a.count, a.alignment) != (b.count, b.alignment):
             raise BatchRefused(text("the data holders do not have the same common rows"))
         plan = plan_of(self._begin, self._hyper, a.count)
+        masks = self._own_masks(a)
         self._count = a.count
         start = None
         if self._begin.closed >= 0:
@@ -298,8 +332,18 @@ class EncryptedConversation:
                     text("{peer} goes on from other weights than those of epoch {epoch}", peer, self._begin.closed)
                 )
         self._warnings += plan.warnings()
-        self._holder = KeyHolder(plan, self._encryption.keys(), start=start)
+        self._holder = KeyHolder(plan, self._encryption.keys(), *masks, start=start)
         self._perform(self._holder.start())
+
+    def _own_masks(self, stated: CommonRowsPart) -> tuple[Vector | None, Vector | None]:
+        """Which rows count, of those that are trained on and of those that are held out; None where all do."""
+        if not self._begin.hides_matches:
+            return None, None
+        if self._rows is None or (len(self._rows), self._alignment) != (stated.count, stated.alignment):
+            raise BatchRefused(text("the data holders do not have the positions that they were told"))
+        batches = AlignedBatches(stated.count, self._hyper.b, self._begin.seed, self._alignment)
+        mask = self._rows.astype(np.float64)
+        return mask[batches.trained], mask[batches.held_out]
 
     def _digests(self, plan: RegressionPlan, theta: Vector | None) -> Mapping[PeerId, Digest | None]:
         """Digests of the parts of A and B; None before the first epoch."""
@@ -312,17 +356,39 @@ class EncryptedConversation:
     # --- the three positions
 
     def _pass_on(self, sender: PeerId, part: TalkPart, arrays: Params) -> None:
-        message = message_of(part, arrays)
+        message = None if isinstance(part, EncryptionKeysPart | MaskPart) else message_of(part, arrays)
         if self._holder is None:
             raise BatchRefused(text("{peer} has no aligned rows yet", self._me))
+        if isinstance(part, EncryptionKeysPart | MaskPart):
+            message = self._keys_of(sender, part, arrays)
+        if message is None:
+            return
         self._step = max(self._step, getattr(message, "batch", 0))
         self._perform(self._holder.receive(self._positions[sender], message))
+
+    def _keys_of(
+        self, sender: PeerId, part: EncryptionKeysPart | MaskPart, arrays: Params
+    ) -> regression.Keys | None:
+        """The keys with all masks, which come one by one; None as long as some are missing."""
+        if sender != self._nodes[Position.KEY]:
+            raise unexpected(part)
+        if isinstance(part, EncryptionKeysPart) and self._keys is None:
+            self._keys = part, arrays
+            return None
+        keys = self._keys
+        if not isinstance(part, MaskPart) or keys is None or part.batch != len(self._masks) < keys[0].masks:
+            raise unexpected(part)
+        self._masks.append(bytes_in(arrays["mask"]))
+        if len(self._masks) < keys[0].masks:
+            return None
+        self._keys = keys[0], NOTHING
+        return regression.Keys(bytes_in(keys[1]["public"]), tuple(self._masks), bytes_in(keys[1]["holdout"]))
 
     def _perform(self, outputs: Iterable[Output]) -> None:
         for output in outputs:
             match output:
                 case regression.SendToPosition(to, message) if not isinstance(message, regression.Stop):
-                    self._sent.append(Sent(self._nodes[to], *part_of(message, self._epoch)))
+                    self._sent += [Sent(self._nodes[to], *one) for one in parts_of(message, self._epoch)]
                 case regression.Keep(_, theta):
                     self._kept = weights_state(theta)
                     part = BottomClosedPart(epoch=self._epoch, digest=self._kept.digest)
@@ -345,7 +411,7 @@ class EncryptedConversation:
         self._kept = weights_state(holder.theta)
         bottoms = {str(peer): digest for peer, digest in self._told.items()}
         self._report = EpochClosedPart(epoch=self._epoch, loss=self._loss, bottoms=bottoms, top=self._kept.digest)
-        self._sent += [Sent(peer, self._report, NOTHING) for peer in self._begin.aligned]
+        self._sent += [Sent(peer, self._report, NOTHING) for peer in self._begin.with_data]
 
     def _closed(self, report: EpochClosedPart) -> None:
         if self._kept is None or report.bottoms.get(self._me) != self._kept.digest:
@@ -379,12 +445,20 @@ class EncryptedConversation:
         return Saved(Params(saved_arrays("bottom", kept)))
 
 
-def part_of(message: regression.Message, epoch: int) -> tuple[TalkPart, Params]:
-    """A message of one epoch as a part with its arrays."""
+def parts_of(message: regression.Message, epoch: int) -> list[tuple[TalkPart, Params]]:
+    """A message of one epoch as parts with their arrays: keys and masks are several parts."""
+    if not isinstance(message, regression.Keys):
+        return [_part_of(message, epoch)]
+    keys = EncryptionKeysPart(epoch=epoch, masks=len(message.masks))
+    masks = enumerate(message.masks)
+    return [
+        (keys, _sealed(public=message.public_key, holdout=message.holdout)),
+        *((MaskPart(epoch=epoch, batch=batch), _sealed(mask=mask)) for batch, mask in masks),
+    ]
+
+
+def _part_of(message: regression.Message, epoch: int) -> tuple[TalkPart, Params]:
     match message:
-        case regression.Keys() as m:
-            sealed = {"public": m.public_key, "mask": m.masks[0], "holdout": m.holdout}
-            return EncryptionKeysPart(epoch=epoch), _sealed(**sealed)
         case regression.OwnWeights() as m:
             return OwnWeightsPart(epoch=epoch, batch=m.batch, weights=m.theta), NOTHING
         case regression.Residual() as m:
@@ -409,12 +483,10 @@ def message_of(part: TalkPart, arrays: Params) -> regression.Message:
         BatchRefused: it is a part of something else.
         CutLayerRefused: an array is no list of bytes.
     """
-    if not isinstance(part, EncryptionKeysPart | StepPart | HoldoutTermsPart | HoldoutLossPart):
+    if not isinstance(part, StepPart | HoldoutTermsPart | HoldoutLossPart):
         raise no_place(part)
     sealed = {name: bytes_in(array) for name, array in arrays.items()}
     match part:
-        case EncryptionKeysPart():
-            return regression.Keys(sealed["public"], (sealed["mask"],), sealed["holdout"])
         case OwnWeightsPart() as p:
             return regression.OwnWeights(0, p.batch, p.weights)
         case ResidualPart() as p:

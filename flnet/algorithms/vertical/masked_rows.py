@@ -15,10 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
+from blake3 import blake3
 from numpy.typing import NDArray
 
+from flnet.algorithms.vertical.batches import permutation
 from flnet.errors import InvalidMessage
 from flnet.text import text
 
@@ -40,7 +43,31 @@ class MaskedRows:
     mask: NDArray[np.float64]
 
 
-def match_blinded(a: Sequence[bytes], b: Sequence[bytes], chance: np.random.Generator) -> MaskedRows:
+class Shuffles(Protocol):
+    """Random orders."""
+
+    def permutation(self, values: int | list[int], /) -> NDArray[np.int64]:
+        """(n,) the values, or the numbers from 0 to `values` - 1, in a random order."""
+
+
+class SecretShuffles:
+    """Random orders that follow from a secret, of which nobody can compute one from others."""
+
+    def __init__(self, secret: bytes) -> None:
+        """Args:
+        secret: 32 bytes that are used for nothing else.
+        """
+        self._secret, self._drawn = secret, 0
+
+    def permutation(self, values: int | list[int], /) -> NDArray[np.int64]:
+        """(n,) the values, or the numbers from 0 to `values` - 1, in a random order."""
+        self._drawn += 1
+        numbers = np.arange(values) if isinstance(values, int) else np.array(values, np.int64)
+        key = blake3(self._drawn.to_bytes(8, "little"), key=self._secret).digest()
+        return np.asarray(numbers[permutation(len(numbers), key)], np.int64)
+
+
+def match_blinded(a: Sequence[bytes], b: Sequence[bytes], chance: Shuffles) -> MaskedRows:
     """Match blinded ids.
 
     Args:

@@ -57,6 +57,7 @@ class RegressionPeople:
     def __init__(
         self, x_a: Array, x_b: Array, y: Array, encryption: Encryption = PLAIN, b: int = 24, group: Any = None
     ) -> None:
+        """All rows match; `hiding` makes others."""
         self.encryption, self.group = encryption, group or SafePrimeGroup
         chance = np.random.default_rng(3)
         self.tables: dict[str, VerticalTrainer] = {"c": KeyHolderTrainer()}
@@ -72,6 +73,21 @@ class RegressionPeople:
         chance = np.random.default_rng(8)
         x, _, _ = standardise(chance.normal(size=(count, 5)))
         return cls(x[:, :2], x[:, 2:], (x @ [1.0, -1, 1, 0.5, 0] > 0).astype(np.int64))
+
+    @classmethod
+    def hiding(cls, common: int = 90, strangers: int = 30, encryption: Encryption = PLAIN) -> RegressionPeople:
+        """People of whom only the key holder learns who is at both; a has strangers, and b half as many."""
+        chance = np.random.default_rng(8)
+        x, _, _ = standardise(chance.normal(size=(common + strangers, 5)))
+        made = cls(x[:, :2], x[:, 2:], (x @ [1.0, -1, 1, 0.5, 0] > 0).astype(np.int64), encryption)
+        b = made.table("b")
+        kept = [row for row, one in enumerate(b.ids) if int(one[1:]) < common + strangers // 2]
+        assert b.x is not None
+        b.ids = [b.ids[row] if int(b.ids[row][1:]) < common else f"Q{b.ids[row]}" for row in kept]
+        b.x = b.x[kept]
+        for table in made.tables.values():
+            table.hides_matches = True
+        return made
 
     def table(self, name: str) -> RegressionTable:
         """The table of a data holder."""

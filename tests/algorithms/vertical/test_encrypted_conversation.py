@@ -10,11 +10,13 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from flnet.algorithms.vertical.aligned_batches import AlignedBatches
 from flnet.algorithms.vertical.aligning import Sent
 from flnet.algorithms.vertical.conversation import HolderTurn, Saved
-from flnet.algorithms.vertical.encrypted_conversation import NOISE_EPOCHS, EncryptedConversation, plan_of
+from flnet.algorithms.vertical.encrypted_conversation import NOISE_EPOCHS, RIDGE, EncryptedConversation, plan_of
 from flnet.algorithms.vertical.encryption import PLAIN
 from flnet.algorithms.vertical.groups import SafePrimeGroup
+from flnet.algorithms.vertical.taylor_regression import fixed_batches, signed_labels, train
 from flnet.errors import InvalidMessage, PeerError, TrainerError
 from flnet.params.params import Params, PeerId
 from flnet.protocol.messages import HyperParams
@@ -25,9 +27,13 @@ from flnet.protocol.vertical import (
     CommonRowsPart,
     EncryptionKeysPart,
     EpochClosedPart,
+    HashedIdsPart,
     HoldoutLossPart,
+    MaskPart,
+    OrderPart,
     OutputsPart,
     OwnWeightsPart,
+    PairKeyPart,
     PositionPart,
     ResidualPart,
 )
@@ -42,9 +48,8 @@ SECRETS = {"a": bytes(32), "b": bytes([1] * 32), "c": bytes([2] * 32)}
 def begin(people: RegressionPeople, closed: int = -1, *, aligns: bool = True) -> BeginPart:
     holders = {}
     for name, host in people.hosts().items():
-        stated = dict(host.declared(5).offers["vertical"])
-        for untold in UNTOLD:
-            stated.pop(untold)
+        declared = host.declared(5).offers["vertical"]
+        stated = {key: value for key, value in declared.items() if key not in UNTOLD}
         holders[name] = PositionPart(**stated, number=0)
     return BeginPart(holders=holders, closed=closed, aligns=aligns, seed=5)
 
@@ -52,7 +57,9 @@ def begin(people: RegressionPeople, closed: int = -1, *, aligns: bool = True) ->
 class Epoch:
     """One epoch of three conversations, message by message; `spoil` may change or replace what a node sends."""
 
-    def __init__(self, people: RegressionPeople, plan: BeginPart, before: Mapping[str, Any] = {}) -> None:
+    def __init__(
+        self, people: RegressionPeople, plan: BeginPart, before: Mapping[str, Any] = {}, secret: int = 0
+    ) -> None:
         self.turns: dict[str, list[HolderTurn]] = {name: [] for name in "abc"}
         self.sent: list[tuple[str, Sent]] = []
         self.waiting: deque[tuple[str, Sent]] = deque()
@@ -66,7 +73,7 @@ class Epoch:
                 [f"{one}" for one in people.tables[name].identifiers()],
                 before.get(name, {}).get("saved", Saved()),
                 group=SafePrimeGroup(),
-                secret=SECRETS[name],
+                secret=bytes([*SECRETS[name][:31], secret]),
                 encryption=PLAIN,
                 rows=before.get(name, {}).get("rows"),
                 alignment=before.get(name, {}).get("alignment", ""),
@@ -120,7 +127,7 @@ def test_all_three_close_the_epoch_with_one_report(people: RegressionPeople) -> 
     assert {str(turn.bottom) for turn in epoch.turns["c"]} == {"None"}
     kinds = {type(sent.part).__name__ for sender, sent in epoch.sent if "c" in (sender, sent.to)}
     assert kinds == {
-        *("CommonRowsPart", "EncryptionKeysPart", "OwnWeightsPart", "EncryptedGradientsPart"),
+        *("CommonRowsPart", "EncryptionKeysPart", "MaskPart", "OwnWeightsPart", "EncryptedGradientsPart"),
         *("HoldoutLossPart", "BottomClosedPart", "EpochClosedPart"),
     }
 
@@ -159,8 +166,8 @@ def replaced(
 COMMON = CommonRowsPart(epoch=0, count=90, alignment=DIGEST)
 CLOSED = EpochClosedPart(epoch=0, loss=0.5, bottoms={"a": DIGEST, "b": DIGEST}, top=DIGEST)
 BYTES = np.arange(9, dtype=np.uint8)
-KEYS = EncryptionKeysPart(epoch=0)
-SEALED = dict.fromkeys(("public", "mask", "holdout"), BYTES)
+KEYS = EncryptionKeysPart(epoch=0, masks=1)
+SEALED = dict.fromkeys(("public", "holdout"), BYTES)
 OUTPUTS = OutputsPart(epoch=0, step=0, batch=DIGEST)
 
 
@@ -173,10 +180,10 @@ def weights(*values: float, batch: int = 0) -> OwnWeightsPart:
     [
         (replaced(CommonRowsPart, "c", COMMON), "do not have the same common rows"),
         (replaced(CommonRowsPart, "c", OUTPUTS, {"values": np.ones((2, 2))}), "outputs has no place"),
-        (replaced(EncryptionKeysPart, "a", EncryptionKeysPart(epoch=3)), "a message of epoch 0, got 3"),
-        (replaced(EncryptionKeysPart, "a", KEYS, {"mask": BYTES}), "expected the arrays holdout, mask, public"),
+        (replaced(EncryptionKeysPart, "a", EncryptionKeysPart(epoch=3, masks=1)), "a message of epoch 0, got 3"),
+        (replaced(EncryptionKeysPart, "a", KEYS, {"mask": BYTES}), "expected the arrays holdout, public"),
         (replaced(EncryptionKeysPart, "a", KEYS, SEALED), "no public key of this scheme"),
-        (replaced(EncryptionKeysPart, "b", KEYS, {**SEALED, "mask": BYTES / 2}), "expected a list of bytes"),
+        (replaced(EncryptionKeysPart, "b", KEYS, {**SEALED, "holdout": BYTES / 2}), "expected a list of bytes"),
         (replaced(OwnWeightsPart, "a", weights(0.0)), "weights for 1 columns came; expected 3"),
         (replaced(OwnWeightsPart, "a", weights(0.0, 0, 0, batch=9)), "OwnWeights is not what A waits for"),
         (replaced(OwnWeightsPart, "a", weights(1e6, 0, 0)), "a score reached 1e.06 from the columns of A"),
@@ -235,3 +242,93 @@ def test_a_node_with_two_positions_is_refused(people: RegressionPeople) -> None:
     doubled = {**plan.holders, "d": plan.holders["c"]}
     with pytest.raises(InvalidMessage, match="c and d have one position"):
         plan_of(BeginPart(holders=doubled, closed=-1, aligns=True, seed=1), HYPER, 90)
+
+
+def expected_weights(people: RegressionPeople, epochs: int, kept: Mapping[str, Any]) -> Any:
+    """The same steps in one place, over the positions that the nodes were told and the mask of the key holder."""
+    rows, digest = {name: kept[name]["rows"] for name in "abc"}, kept["a"]["alignment"]
+    batches = AlignedBatches(len(rows["c"]), HYPER.b, 5, digest)
+    at = {name: own[batches.trained] for name, own in rows.items()}
+    tables = {name: people.table(name) for name in "ab"}
+    x = [np.where(at[n][:, None] < 0, 0, np.asarray(tables[n].x)[at[n]]) for n in "ab"]
+    y = np.where(at["a"] < 0, -1, signed_labels(np.asarray(tables["a"].y))[at["a"]])
+    whole, mask = np.column_stack([np.ones(len(y)), *x]), at["c"].astype(float)
+    sizes = fixed_batches(len(y), HYPER.b)
+    return train(whole, y, sizes, np.zeros(whole.shape[1]), epochs, HYPER.u, RIDGE, mask, fewest=4)
+
+
+def test_where_matches_are_hidden_only_the_key_holder_knows_them_and_the_weights_are_those_of_one_place() -> None:
+    people = RegressionPeople.hiding()
+    first = Epoch(people, begin(people))
+    first.play()
+    kept = first.kept()
+    second = Epoch(people, begin(people, 0, aligns=False), kept)
+    second.play()
+    a, b, mask = (kept[name]["rows"] for name in "abc")
+    assert (len(a), len(b), len(mask)) == (120, 120, 120)
+    assert sorted(a) == list(range(120))
+    assert sorted(b[b >= 0]) == list(range(105))
+    ids = {"a": people.table("a").ids, "b": people.table("b").ids}
+    matches = [
+        bool(one >= 0 <= other and ids["a"][one] == ids["b"][other]) for one, other in zip(a, b, strict=True)
+    ]
+    assert matches == mask.astype(bool).tolist()
+    assert sum(matches) == 90
+    assert len({kept[name]["alignment"] for name in "abc"}) == 1
+    kinds = {(sender, str(sent.to), type(sent.part).__name__) for sender, sent in first.sent}
+    assert not any("Chunk" in kind or "Opening" in kind for _, _, kind in kinds)
+    assert {(sender, to) for sender, to, kind in kinds if kind == "PairKeyPart"} == {("a", "b"), ("b", "a")}
+    theta = [second.kept()[name]["saved"].params for name in "abc"]
+    weights = np.concatenate([theta[0]["bottom/weights/theta"], theta[1]["bottom/weights/theta"]])
+    assert theta[2]["top/weights/theta"].tolist() == weights.tolist()
+    assert weights == pytest.approx(expected_weights(people, 2, kept), abs=1e-12)
+    assert not any(type(sent.part).__name__ in ("HashedIdsPart", "OrderPart") for _, sent in second.sent)
+
+
+def test_orders_and_hashes_are_other_ones_in_each_alignment() -> None:
+    """What A gets tells nothing of matches: it is a random order of its own rows."""
+    people, orders, hashes = RegressionPeople.hiding(), [], set()
+    for number in range(3):
+        epoch = Epoch(people, begin(people), secret=number)
+        epoch.play()
+        orders.append(epoch.kept()["a"]["rows"].tolist())
+        sent = next(sent for sender, sent in epoch.sent if sender == "a" and isinstance(sent.part, HashedIdsPart))
+        hashes |= {bytes(one) for one in np.asarray(sent.arrays["items"]).reshape(-1, 32)}
+    assert len({tuple(order) for order in orders}) == 3
+    assert len(hashes) == 3 * 120
+
+
+ORDER = OrderPart(epoch=0, alignment=DIGEST)
+HASHES = HashedIdsPart(epoch=0, number=0, total=105)  # of b, whose hashes come first
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (replaced(HashedIdsPart, "c", HASHES.model_copy(update={"number": 1})), "the next 105 of 105 hashed ids"),
+        (
+            replaced(HashedIdsPart, "c", HASHES, {"items": np.zeros(64, np.uint8)}),
+            "the next 105 of 105 hashed ids",
+        ),
+        (replaced(HashedIdsPart, "c", HASHES, {"items": np.zeros(3360, np.uint8)}), "an id is there twice"),
+        (replaced(HashedIdsPart, "c", ORDER, {"order": np.arange(120)}), "order is not what this node waits for"),
+        (
+            replaced(OrderPart, "a", ORDER, {"order": np.zeros(120, int)}),
+            "does not name each of the 120 rows once",
+        ),
+        (replaced(OrderPart, "a", ORDER, {"order": np.arange(119)}), "the order of 120 positions, got int64"),
+        (
+            replaced(OrderPart, "a", ORDER, {"order": np.arange(120) / 1}),
+            "the order of 120 positions, got float64",
+        ),
+        (replaced(OrderPart, "a", ORDER), "the same common rows|positions that they were told"),
+        (replaced(PairKeyPart, "b", PairKeyPart(), {"items": np.zeros(32, np.uint8)}), "element"),
+        (replaced(MaskPart, "a", MaskPart(epoch=0, batch=2)), "mask is not what this node waits for"),
+    ],
+)
+def test_an_alignment_by_the_key_holder_refuses_what_no_correct_node_sends(
+    spoil: Callable[[str, Sent], Sent], words: str
+) -> None:
+    people = RegressionPeople.hiding()
+    with pytest.raises((PeerError, TrainerError), match=words):
+        Epoch(people, begin(people)).play(spoil)
