@@ -157,6 +157,11 @@ class VerticalHost(Trainer):
 
     _conversation: Conversation | EncryptedConversation | None
 
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether it trains a regression under encryption."""
+        return self.trainer.method == ENCRYPTED
+
     # --- what it does not offer
 
     def initial_params(self, seed: int) -> NoReturn:
@@ -198,10 +203,11 @@ class VerticalHost(Trainer):
     def _position(self, seed: int) -> dict[str, Any]:
         """What this node holds: JSON-ready data, and `ids`, by which changed data are noticed; that is told to nobody."""
         trainer, ids = self.trainer, self._ids()
-        is_encrypted = trainer.method == ENCRYPTED
-        columns, width = self._encrypted_features(len(ids)) if is_encrypted else self._split_features(len(ids))
+        columns, width = (
+            self._encrypted_features(len(ids)) if self.is_encrypted else self._split_features(len(ids))
+        )
         has_label = self._has_label(len(ids))
-        if not width and not has_label and (ids or not is_encrypted):
+        if not width and not has_label and (ids or not self.is_encrypted):
             raise TrainerError(text("there is neither a feature column nor a label column"))
         self._check_settings(has_features=width > 0, has_label=has_label)
         noise = {"outputNoise": trainer.output_noise, "gradientNoise": trainer.gradient_noise}
@@ -220,8 +226,8 @@ class VerticalHost(Trainer):
             "tellsScore": trainer.tells_score,
             "inFlight": trainer.in_flight,
             "method": trainer.method,
-            "scheme": self._encryption.name() if is_encrypted else "",
-            "hidesMatches": is_encrypted and trainer.hides_matches,
+            "scheme": self._encryption.name() if self.is_encrypted else "",
+            "hidesMatches": self.is_encrypted and trainer.hides_matches,
             "allowsPredictions": bool(trainer.allows_predictions),
         }
 
@@ -260,7 +266,7 @@ class VerticalHost(Trainer):
         return columns, columns
 
     def _ids(self) -> list[str]:
-        if self.trainer.method == ENCRYPTED and not len(self.trainer.identifiers()):
+        if self.is_encrypted and not len(self.trainer.identifiers()):
             return []  # a key holder
         return normalised_column(list(self.trainer.identifiers()))
 

@@ -7,16 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from flnet.compute.assignment import Assignment
 from flnet.compute.in_process import InProcessBackend
-from flnet.compute.queue import BackendQueue
+from flnet.compute.queue import BackendQueue, make_queue
 from flnet.compute.verbs import FitRequest, OpenEpochRequest, PrepareRequest, TurnRequest
 from flnet.compute.vertical import Opened, VerticalTurn
+from flnet.errors import TrainerError
 from flnet.params.params import Params, TrainerId
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.vertical import BeginPart, PositionPart
 from flnet.rounds.vertical_round import UNTOLD
+from flnet.settings import Settings
 from flnet.trainer import Trainer, TrainerFile, TrainerSettings
 from tests.algorithms.vertical.holders import People
 from tests.node.mesh import Linear
@@ -113,3 +116,14 @@ async def test_a_long_alignment_is_done_in_turns_between_which_others_are_served
         await holders.close()
     assert stages.count("aligning") > 2
     assert any(turn.more for turn in holders.turns["a"])
+
+
+async def test_a_node_that_trains_in_its_own_process_reads_no_ciphertexts_there(tmp_path: Path) -> None:
+    (tmp_path / "KEY.toml").write_text('kind = "vertical"\nmethod = "encrypted-regression"\n')
+    settings = Settings.model_validate({"trainers_path": tmp_path, "trainers": ("KEY",), "compute": "thread"})
+    queue = make_queue(settings)
+    try:
+        with pytest.raises(TrainerError, match="KEY reads ciphertexts of other nodes"):
+            await queue.call(TrainerId("KEY"), PrepareRequest())
+    finally:
+        await queue.close()

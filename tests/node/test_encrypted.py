@@ -20,6 +20,7 @@ from flnet.vertical_trainer import KeyHolderTrainer, VerticalTrainer
 from tests.algorithms.vertical.encrypted_holders import RegressionPeople, RegressionTable, weights_of
 from tests.algorithms.vertical.holders import Table
 from tests.node.mesh import Mesh, trigger, until
+from tests.node.test_trust import MARKS
 from tests.node.vertical_mesh import FILES, T, job_of, vertical_mesh
 
 
@@ -272,3 +273,20 @@ async def test_nodes_that_do_not_hide_matches_alike_are_refused() -> None:
         await trigger(mesh.nodes["a"])
         words = "alignment differs: by the node with the key at a, by the nodes with data at c"
         await until(lambda: words in outcome(mesh, "a"))
+
+
+async def test_in_a_pinned_mesh_nobody_warns_of_its_connections() -> None:
+    people, mesh = RegressionPeople.random(), Mesh()
+    try:
+        for name, bootstrap in (("a", ()), ("b", ("a",)), ("c", ("a",))):
+            trusted = tuple(mark for other, mark in MARKS.items() if other != name)
+            host = people.hosts()[name]
+            await mesh.add(name, host, bootstrap, files=FILES, mesh_mode="pinned", trusted_peers=trusted)
+        await mesh.full()
+        await trained(mesh, "a", 1)
+        for node in mesh.nodes.values():
+            view = node.job(T).vertical
+            assert view is not None
+            assert [one[:7] for one in view.warnings] == ["batches"]
+    finally:
+        await mesh.stop()
