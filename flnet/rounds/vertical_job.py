@@ -19,7 +19,7 @@ from flnet.errors import (
     ParamsRefused,
     RoundAhead,
 )
-from flnet.params.params import Digest
+from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import Answer, Effect
 from flnet.protocol.events import (
     Averaged,
@@ -97,6 +97,7 @@ class VerticalJob(BaseJob[VerticalRound]):
         self.predictions = VerticalPredictions(self._parts, lambda: self.models, run)
         self._sessions = self._tries = 0
         self._ended = ("", False)  # the last session, and whether its epoch has ended
+        self._left_behind: Set[PeerId] = frozenset()  # who may not know it
         self._next_offer: VerticalReceived | None = None  # of another holder, while the epoch is about to end here
 
     def _view_of_holders(self) -> Mapping[str, Any]:
@@ -312,7 +313,7 @@ class VerticalJob(BaseJob[VerticalRound]):
         """An epoch is over: decide what becomes of the rest of the series."""
         round = self.round
         assert round is not None
-        self._ended = (round.session, round.has_ended)
+        self._ended, self._left_behind = (round.session, round.has_ended), frozenset(round.left_behind)
         if round.has_ended:
             self._tries = 0
         if round.has_ended or not round.is_mine or not round.session:
@@ -347,7 +348,8 @@ class VerticalJob(BaseJob[VerticalRound]):
             return round.receive(event)
         if isinstance(event.parts[0], OfferPart) and event.number == 0:
             return self._offered(event)
-        if isinstance(event.parts[0], AbandonPart) or (event.session, True) == self._ended:
+        is_over = (event.session, True) == self._ended and event.peer not in self._left_behind
+        if isinstance(event.parts[0], AbandonPart) or is_over:
             return []  # it is over here already
         raise BatchRefused(text("{peer} is not in this epoch (any more)", self.settings.my_id))
 
@@ -371,7 +373,8 @@ class VerticalJob(BaseJob[VerticalRound]):
             return []  # repeated
         if round is None or round.is_over:
             return self._join(event)
-        if round.begin is None and event.peer < round.key.initiator:
+        is_again = event.peer == round.key.initiator and _is_later(event.session, round.session)
+        if round.begin is None and (event.peer < round.key.initiator or is_again):
             left = round.yields(event.peer)
             if round.is_mine:
                 self.series.restart_round()
@@ -379,7 +382,7 @@ class VerticalJob(BaseJob[VerticalRound]):
             return [*left, *self._join(event)]
         if round.begin is not None and event.peer in round.others:
             self._next_offer = event
-            return []
+            return round.ask(event.peer)
         raise JobBusy(text("{trainer} is in epoch {number} here", self.settings.trainer, self.number))
 
     def _take_offer(self) -> list[Effect]:
@@ -436,6 +439,15 @@ _OTHERS = (
     *(VersionAnswered, RoundAnswered, ClaimAnswered, Fetched, FetchFailed, Averaged, AveragingFailed, SumSpoilt),
     *(Trained, TrainingFailed, Evaluated, EvaluationFailed),
 )
+
+
+def _is_later(session: str, before: str) -> bool:
+    """Whether an initiator has begun a session after another one; after a restart it counts from 1 again."""
+    run, _, number = session.rpartition(".")
+    run_before, _, number_before = before.rpartition(".")
+    if run != run_before:
+        return True
+    return number.isdecimal() and number_before.isdecimal() and int(number) > int(number_before)
 
 
 def _name(session: str) -> str:

@@ -146,10 +146,10 @@ class Links:
         link.expected += 1
         return True
 
-    def drop(self, peers: Collection[PeerId]) -> None:
-        """Say nothing more to these."""
-        for peer in peers:
-            self.of.pop(peer, None)
+    def drop(self, peers: Collection[PeerId]) -> set[PeerId]:
+        """Say nothing more to these; those of them that have not got everything."""
+        links = {peer: self.of.pop(peer) for peer in peers if peer in self.of}
+        return {peer for peer, link in links.items() if not link.is_idle}
 
     def close(self) -> list[Effect]:
         """Say nothing more to anybody."""

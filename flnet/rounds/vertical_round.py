@@ -8,7 +8,7 @@ holders (abandon), and their models are those of the last epoch that has ended.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from flnet.errors import BatchRefused, InvalidMessage, NotReady, PeerError
@@ -62,6 +62,7 @@ class VerticalRound(BaseRound):
         begin: the plan; None while holders are asked.
         has_ended: whether the epoch has ended here, and not only this node's part in it.
         tries_again: whether it was given up because a holder did not answer.
+        left_behind: holders that have not got all that was said to them before the epoch ended here.
         turn: of the conversation, the newest one.
     """
 
@@ -82,6 +83,7 @@ class VerticalRound(BaseRound):
         self.links = Links(self._settings, session)
         self.has_ended = self.tries_again = False
         self.turn: VerticalDone | None = None
+        self.left_behind: set[PeerId] = set()
         self._models, self._afresh = models, afresh
         self._asked: set[PeerId] = set()
         self._positions: dict[PeerId, PositionPart] = {}
@@ -155,7 +157,8 @@ class VerticalRound(BaseRound):
         """Answer the offer of a peer."""
         self.links.is_new(peer, 0)
         self.links.say(peer, self._position())
-        return [*self.links.flush(self.key), SetTimer(ANSWERS, self._settings.waits.average)]
+        waits = self._settings.waits.average
+        return [*self.links.flush(self.key), SetTimer(ANSWERS, waits), SetTimer(TICK, waits / TICKS)]
 
     @property
     def _named(self) -> tuple[int, str]:
@@ -223,8 +226,8 @@ class VerticalRound(BaseRound):
             raise BatchRefused(text("{peer} has no part in this epoch", event.peer))
         if event.number is None:
             return self._unnumbered(event)
-        is_begin = isinstance(event.parts[0], BeginPart)
-        if self.begin is None and not is_begin and not isinstance(event.parts[0], OfferPart | PositionPart):
+        is_early = not isinstance(event.parts[0], OfferPart | PositionPart | BeginPart)
+        if self.begin is None and is_early and not (self.is_mine and isinstance(event.parts[0], AlivePart)):
             raise NotReady(text("the plan of this epoch has not arrived here yet"))
         self._check_parts(event)
         if not self.links.is_new(event.peer, event.number):
@@ -473,6 +476,10 @@ class VerticalRound(BaseRound):
         self.has_ended = True
         return self._end(text("epoch {epoch} of the models has ended", self.turn.report.epoch))
 
+    def _leave_behind(self, peers: Collection[PeerId]) -> None:
+        """The epoch has ended here, and these do not hear of it: they are told when they say something."""
+        self.left_behind |= self.links.drop(peers)
+
     # --- who does not answer
 
     def _hear(self, peer: PeerId) -> None:
@@ -490,7 +497,7 @@ class VerticalRound(BaseRound):
                 else self._lost_initiator(peer, event.reason)
             )
         if self.turn_is_closed:
-            self.links.drop((peer,))
+            self._leave_behind((peer,))
             return self._close_if_done()
         return self.abandon(text("{peer} does not go on: {reason}", peer, event.reason), again=True)
 
@@ -508,7 +515,7 @@ class VerticalRound(BaseRound):
         if peer not in self.others:
             return []
         if self.turn_is_closed:
-            self.links.drop((peer,))
+            self._leave_behind((peer,))
             return self._close_if_done()
         return self.abandon(text("{peer} is not reachable: {reason}", peer, reason), again=True)
 
@@ -519,6 +526,8 @@ class VerticalRound(BaseRound):
             if self.is_mine:
                 return self._decide()
             return self._end(text("abandoned: {reason}", text("the plan of the epoch did not come")), again=True)
+        if name == TICK and self.begin is None and not self.is_mine:  # an initiator that was restarted refuses it
+            return [*self.ask(self.key.initiator), SetTimer(TICK, self._settings.waits.average / TICKS)]
         return self._tick() if name == TICK and self.begin is not None else []
 
     def _tick(self) -> list[Effect]:
@@ -527,7 +536,7 @@ class VerticalRound(BaseRound):
         waits = self._settings.waits.average
         silent = [peer for peer, heard in sorted(self._heard.items()) if self._ticks - heard > TICKS]
         if silent and self.turn_is_closed:
-            self.links.drop(silent)
+            self._leave_behind(silent)
             return self._close_if_done() or [SetTimer(TICK, waits / TICKS)]
         if silent:
             words = text("{names} said nothing for {seconds} s", names(silent), f"{waits:g}")
@@ -553,11 +562,17 @@ class VerticalRound(BaseRound):
         sent: list[Effect] = [Send(to, message)] if to else []
         return [*sent, *self._end(text("abandoned: {reason}", reason), again=again, error=reason)]
 
+    def ask(self, peer: PeerId) -> list[Effect]:
+        """Find out whether a holder that begins another epoch is still in this one; if not, it refuses the message."""
+        if (link := self.links.of.get(peer)) is None or link.is_idle:
+            self.links.say(peer, AlivePart())
+        return self.links.flush(self.key)
+
     def yields(self, to: PeerId) -> list[Effect]:
         """Another node has begun to ask: its epoch comes first."""
         self.is_recorded, self.tries_again = True, self.is_mine
         self.phase = Phase.IDLE
-        return [*self.links.close(), CancelTimer(ANSWERS)]
+        return [*self.links.close(), CancelTimer(TICK), CancelTimer(ANSWERS)]
 
     def _end(self, words: str, *, again: bool = False, error: str = "") -> list[Effect]:
         self.phase, self.tries_again = Phase.IDLE, again

@@ -3,18 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
 import pytest
 
-from flnet.errors import BatchRefused, NotAnnounced, ParamsRefused, PeerError, RoundAhead, TooManyMessages
+from flnet.errors import BatchRefused, JobBusy, NotAnnounced, ParamsRefused, PeerError, RoundAhead, TooManyMessages
 from flnet.node import inbound
 from flnet.params.params import Params, PeerId
-from flnet.protocol.events import PeerLost, PeerSeen, VerticalReceived
+from flnet.protocol.effects import Send, SetTimer
+from flnet.protocol.events import (
+    PeerLost,
+    PeerSeen,
+    SendRefused,
+    TalkSent,
+    TimerFired,
+    VerticalDelivered,
+    VerticalDone,
+    VerticalReceived,
+)
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import RoundKey
-from flnet.protocol.vertical import OfferPart, VerticalMessage
+from flnet.protocol.vertical import AlivePart, BeginPart, ControlPart, OfferPart, VerticalMessage
+from flnet.rounds.vertical_round import TICK, VerticalRound
 from flnet.security.rate_limits import Buckets
 from flnet.store.sqlite_store import DiskStore
 from flnet.wire.memory import NetworkFaults
@@ -345,3 +357,122 @@ async def test_a_holder_that_is_lost_while_it_is_asked_ends_no_series() -> None:
         mesh.nodes["a"].deliver(T, PeerSeen(PeerId("c")))
         await until(lambda: is_idle(mesh) and epochs(mesh) == {2})
         must_agree(mesh)
+
+
+def offer(session: str, number: int = 2) -> VerticalReceived:
+    hyper = HyperParams(e=1, u=0.05, b=16)
+    return VerticalReceived(
+        PeerId("a"), RoundKey(number, PeerId("a")), session, 0, (OfferPart(),), Params(), hyper
+    )
+
+
+async def test_an_initiator_that_was_restarted_before_its_plan_arrived_begins_again_at_once() -> None:
+    """Its holders do not wait until the plan of the session before is overdue."""
+    async with vertical_mesh(People(("a", "b", "c"))) as mesh:
+        await trained(mesh, "a", 2)
+        job = job_of(mesh.nodes["b"])
+        job.receive(offer("run1.7"))
+        assert job.round is not None and job.round.session == "run1.7" and job.busy
+        for session in ("run1.8", "run2.1"):  # it gave the first one up; it was restarted
+            job.receive(offer(session))
+            assert job.round.session == session
+        with pytest.raises(JobBusy):
+            job.receive(offer("run2.0"))  # late
+        assert job.receive(offer("run2.1"))  # repeated, with an answer again
+        assert job.round.session == "run2.1"
+
+
+async def test_a_holder_that_begins_another_epoch_is_asked_whether_it_left_the_open_one() -> None:
+    """It was restarted, and knows nothing of that epoch; nobody waits until it has been silent for long."""
+    async with vertical_mesh(People()) as mesh:
+        await trained(mesh, "a", 2)
+        job = job_of(mesh.nodes["b"])
+        job.receive(offer("run1.7"))
+        assert isinstance(job.round, VerticalRound)
+        mine = job.round._position()
+        holders = {"a": mine.model_copy(update={"has_label": False}), "b": mine}
+        begin = BeginPart(holders=holders, closed=1, aligns=False, seed=1)
+        first = offer("run1.7")
+        job.receive(replace(first, number=1, parts=(begin,)))
+        job.receive(VerticalDelivered(PeerId("a"), "run1.7"))  # what b holds
+        (asked,) = (effect for effect in job.receive(offer("run2.1")) if isinstance(effect, Send))
+        assert isinstance(asked.message, VerticalMessage)
+        assert (asked.message.session, asked.message.parts) == ("run1.7", (AlivePart(),))
+        assert job.round.session == "run1.7"
+        key = RoundKey(asked.message.round, PeerId("a"))
+        job.receive(
+            SendRefused(
+                PeerId("a"), VerticalMessage.path, key, 409, "batch_refused", "not in it", session="run1.7"
+            )
+        )
+        assert job.round.session == "run2.1"
+        assert "a does not go on" in outcome(mesh, "b")
+
+
+async def test_holders_that_wait_for_a_plan_find_out_that_its_initiator_was_restarted() -> None:
+    """It knows nothing of the epoch that it asked for, and so refuses a message of it."""
+    async with vertical_mesh(People(("a", "b", "c"))) as mesh:
+        await trained(mesh, "a", 1)
+        job, session = job_of(mesh.nodes["b"]), "run1.1"
+        job.receive(offer(session, 1))
+        assert not any(isinstance(effect, Send) for effect in job.receive(TimerFired(TICK)))  # one is under way
+        job.receive(VerticalDelivered(PeerId("a"), session))
+        effects = job.receive(TimerFired(TICK))
+        asked, again = (next(e for e in effects if isinstance(e, kind)) for kind in (Send, SetTimer))
+        assert isinstance(asked, Send) and isinstance(asked.message, VerticalMessage)
+        assert (asked.to, asked.message.parts) == (("a",), (AlivePart(),))
+        assert isinstance(again, SetTimer)
+        assert again.name == TICK and job.busy
+        key = RoundKey(1, PeerId("a"))
+        job.receive(
+            SendRefused(PeerId("a"), VerticalMessage.path, key, 409, "batch_refused", "no", session=session)
+        )
+        assert not job.busy
+        await trained(mesh, "c", 1)
+
+
+async def test_an_initiator_that_still_asks_others_answers_a_holder_that_waits() -> None:
+    people = People(("a", "b", "c"))
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, "a", 1)
+        job = job_of(mesh.nodes["a"])
+        job._begin()
+        assert isinstance(job.round, VerticalRound)
+        session, hyper = job.round.session, HyperParams(e=1, u=0.05, b=16)
+        mine = job.round._position().model_copy(update={"width": 3})
+        said: tuple[ControlPart, ...] = (mine, AlivePart())
+        for number, part in enumerate(said):
+            job.receive(VerticalReceived(PeerId("b"), job.round.key, session, number, (part,), Params(), hyper))
+        assert (job.round.begin, job.round.waiting_for) == (None, ["c"])
+
+
+async def test_a_holder_that_did_not_hear_the_end_of_an_epoch_is_told_when_it_says_something() -> None:
+    """It was cut off while the epoch ended elsewhere; that its messages arrive again must not let it wait for ever."""
+    async with vertical_mesh(People()) as mesh:
+        await trained(mesh, "a", 2)
+        job, before = job_of(mesh.nodes["b"]), job_of(mesh.nodes["b"]).models.ended[1]
+        job.receive(offer("run1.7"))
+        assert isinstance(job.round, VerticalRound)
+        mine = job.round._position()
+        holders = {"a": mine.model_copy(update={"has_label": False}), "b": mine}
+        begin = BeginPart(holders=holders, closed=1, aligns=False, seed=1)
+        job.receive(replace(offer("run1.7"), number=1, parts=(begin,)))
+        job.receive(VerticalDelivered(PeerId("a"), "run1.7"))
+        assert before.report is not None
+        report = before.report.model_copy(update={"epoch": 2})
+        told = (TalkSent(PeerId("a"), report, Params()),)
+        job.receive(VerticalDone("run1.7", told, "closed", own_report=report, report=report, params=before.params))
+        alive = replace(offer("run1.7"), number=2, parts=(AlivePart(),))
+        job.receive(PeerLost(PeerId("a"), "cut off"))
+        assert (job.busy, job.models.closed) == (False, 2)
+        with pytest.raises(BatchRefused, match="not in this epoch"):
+            job.receive(alive)
+
+
+async def test_a_holder_that_heard_of_the_end_of_an_epoch_may_say_more_in_it() -> None:
+    """It still waits for another label holder, or its message was repeated."""
+    async with vertical_mesh(People()) as mesh:
+        await trained(mesh, "a", 1)
+        job = job_of(mesh.nodes["b"])
+        assert job.round is not None
+        job.receive(replace(offer(job.round.session), number=99, parts=(AlivePart(),)))
