@@ -150,9 +150,14 @@ class VerticalPredictions:
         return (asker, session) in self._open
 
     @property
+    def count(self) -> int:
+        """How many are under way."""
+        return len(self._open)
+
+    @property
     def is_busy(self) -> bool:
         """Whether some are under way."""
-        return bool(self._open)
+        return self.count > 0
 
     # --- a person asks here
 

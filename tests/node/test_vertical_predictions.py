@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -20,14 +21,19 @@ from flnet.protocol.effects import ComputeOutputs, Send, SetTimer, TellPredictio
 from flnet.protocol.events import (
     OutputsComputed,
     PeerLost,
+    PeerSeen,
     PredictionAsked,
     PredictionNotComputed,
+    SendFailed,
+    SendRefused,
     TimerFired,
+    VerticalDelivered,
     VerticalReceived,
 )
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import (
+    AlivePart,
     AnyPart,
     PredictedPart,
     PredictOutputsPart,
@@ -35,6 +41,7 @@ from flnet.protocol.vertical import (
     PredictRefusedPart,
     VerticalMessage,
 )
+from flnet.rounds import vertical_predictions
 from flnet.store.sqlite_store import DiskStore
 from flnet.vertical_trainer import OutputDefence
 from tests.algorithms.vertical.holders import People, trained_alone
@@ -448,3 +455,77 @@ async def test_a_regression_under_encryption_says_that_it_predicts_nothing_by_id
         view = mesh.nodes["a"].job(T).vertical
         assert view is not None
         assert not view.predicts
+
+
+class Stranger:
+    """Says anything that fits into a message of a prediction, sensible or not, in any order."""
+
+    def __init__(self, mesh: Mesh, seed: int) -> None:
+        self.chance = Random(seed)
+        self.jobs = {name: job_of(node) for name, node in mesh.nodes.items()}
+        self.alignment = self.jobs["a"].models.alignment
+
+    def digest(self) -> str:
+        bottoms = [str(job.models.ended[1].bottom) for job in self.jobs.values()]
+        return self.chance.choice([self.alignment, rows_digest(self.alignment, 1, np.array([3])), *bottoms])
+
+    def array(self) -> Array:
+        shape = self.chance.choice([(1,), (1, 3), (1, 2), (2, 3), (0, 3), (), (1, 1, 1)])
+        value = self.chance.choice([3, 0.5, np.nan, np.inf, -1, 2**40, True])
+        return np.full(shape, value)
+
+    def part(self) -> tuple[AnyPart, dict[str, Array]]:
+        epoch, batch = self.chance.choice([0, 1, 1, 1, 2]), rows_digest(self.alignment, 1, np.array([3]))
+        match self.chance.randrange(5):
+            case 0:
+                part: AnyPart = PredictPart(epoch=epoch, alignment=self.alignment, batch=batch)
+                return part, {"places": np.array([3]) if self.chance.random() < 0.7 else self.array()}
+            case 1:
+                part = PredictOutputsPart(epoch=epoch, batch=batch, bottom=self.digest())
+                return part, {self.chance.choice(["values", "values", "x"]): self.array()}
+            case 2:
+                classes = self.chance.choice([(), ("n", "y"), ("x",)])
+                part = PredictedPart(epoch=epoch, batch=batch, top=self.digest(), classes=classes)
+                return part, {"values": self.array()}
+            case 3:
+                return PredictRefusedPart(reason="x"), {}
+        return AlivePart(), {}
+
+    def event(self, asked: Sequence[str]) -> Any:
+        name = PeerId(self.chance.choice(["a", "c", "x"]))
+        session = self.chance.choice([*asked, "s1", "s2", "s3", "s4", "s5"])
+        key, values = RoundKey(1, name), Params({"values": np.zeros((1, 3), np.float32)})
+        return self.chance.choice(
+            [
+                *[said(name, self.chance.choice("abcx"), session, self.part()) for _ in range(8)],
+                said(name, name, session, self.part(), self.part()),
+                OutputsComputed(name, session, Params({"places": np.array([3])}), (), values),
+                PredictionNotComputed(name, session, "x"),
+                VerticalDelivered(name, session),
+                SendFailed(name, "/training/vertical", key, "lost", session),
+                SendRefused(name, "/training/vertical", key, 422, "x", "refused", None, session),
+                PeerLost(name, "lost"),
+                PeerSeen(name),
+                TimerFired(f"predict:{name}:{session}"),
+                PredictionAsked(self.chance.randrange(9), ("P001",)),
+            ]
+        )
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_whatever_peers_say_is_refused_or_bounded(seed: int) -> None:
+    people = People(("a", "b", "c"))
+    async with predicting(people) as mesh:
+        stranger = Stranger(mesh, seed)
+        for name in "bc":
+            job, asked, taken = stranger.jobs[name], list[str](), 0
+            for _ in range(600):
+                try:
+                    effects = job.receive(stranger.event(asked[-2:]))
+                except PeerError:
+                    continue
+                taken += 1
+                asked += [effect.session for effect in effects if isinstance(effect, ComputeOutputs)]
+                assert job.predictions.count <= 3 * vertical_predictions.MOST_OPEN
+            assert taken > 100
+            assert asked
