@@ -9,8 +9,14 @@ import numpy as np
 
 from flnet.algorithms.vertical.encryption import PLAIN
 from flnet.algorithms.vertical.groups import SafePrimeGroup
-from flnet.compute.vertical import VerticalHost
+from flnet.compute.loader import find_trainers, import_trainer
+from flnet.compute.vertical import Opened, VerticalHost
 from flnet.datasets.no_code import OwnColumns
+from flnet.params.params import Array
+from flnet.protocol.messages import HyperParams
+from flnet.protocol.vertical import BeginPart, PositionPart
+from flnet.rounds.vertical_round import UNTOLD
+from flnet.settings import Settings
 from flnet.trainer import TrainerSettings
 from tests.compute.test_vertical import Job
 from trainers._own_columns import make_own_columns
@@ -82,3 +88,34 @@ def test_three_files_train_a_regression_under_encryption(tmp_path: Path) -> None
     losses = [turn.report["loss"] for turn in job.turns["bank"] if turn.report]
     assert len(losses) == 10
     assert losses[-1] < losses[0] < 0.69
+
+
+def first_outputs(folder: Path, state: Path) -> Array:
+    """What a node with output noise sends first in an epoch, after it loaded its trainer as nodes do."""
+    state.mkdir(exist_ok=True)
+    (file,) = find_trainers(Settings.model_validate({"trainers_path": folder, "trainers": ("BANK",)}))
+    host = import_trainer(file, TrainerSettings(None, state))
+    assert isinstance(host, VerticalHost)
+    offered = host.declared(1).offers["vertical"]
+    fields = {name: value for name, value in offered.items() if name not in UNTOLD}
+    bank = PositionPart(**fields, number=-1)
+    insurer = bank.model_copy(update={"has_label": True, "output_noise": None})
+    begin = BeginPart(holders={"a": bank, "b": insurer}, closed=-1, aligns=False, seed=1).as_dict()
+    rows, hyper = np.arange(4), HyperParams(e=1, u=0.1, b=4)
+    turn = host.open(Opened("a", "s", begin, hyper, rows=rows, alignment="ab" * 32))
+    (sent,) = turn.sent
+    return np.asarray(sent["arrays"]["values"])
+
+
+def test_noise_follows_from_a_key_in_the_folder_of_the_trainer(tmp_path: Path) -> None:
+    """A node that was restarted sends a batch again as it was; no other node has its noise."""
+    (tmp_path / "bank.csv").write_text("id,age\n1,20\n2,40\n3,60\n4,90\n")
+    toml = f'kind = "vertical"\ndata = "{tmp_path / "bank.csv"}"\nid = "id"\n'
+    (tmp_path / "BANK.toml").write_text(toml)
+    plain = first_outputs(tmp_path, tmp_path / "a")
+    assert not (tmp_path / "a" / "noise.key").exists()
+    (tmp_path / "BANK.toml").write_text(toml + "output_noise = {clip = 100, multiplier = 0.01}\n")
+    noisy = first_outputs(tmp_path, tmp_path / "a")
+    assert 0.2 < (noisy - plain).std() < 5  # 1 on average
+    assert (first_outputs(tmp_path, tmp_path / "a") == noisy).all()
+    assert (first_outputs(tmp_path, tmp_path / "b") != noisy).all()
