@@ -67,6 +67,8 @@ def vertical_lines(jobs: Sequence[View]) -> list[str]:
                 lines.append(f"{name}: {printable(row.get('peer'))} states: {'; '.join(defences)}")
         common = view.get("common")
         rows = "rows are not aligned yet" if common is None else counted(_whole(common), "common row")
+        if common is not None and view.get("hides_matches"):
+            rows = f"{counted(_whole(common), 'position')} of rows, of which the key holder knows the matches"
         figures = {"accuracy": view.get("accuracy"), "auc": view.get("auc"), "loss": view.get("loss")}
         words = [f"{figure} {accuracy(value)}" for figure, value in figures.items() if value is not None]
         lines.append(f"{name}: {', '.join([rows, counted(_whole(view.get('epochs')), 'trained epoch'), *words])}")

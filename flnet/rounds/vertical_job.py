@@ -124,6 +124,7 @@ class VerticalJob(BaseJob[VerticalRound]):
         return {
             "holders": rows,
             "method": declared.offers["vertical"].get("method", SPLIT) if declared else "",
+            "hides_matches": bool(declared and declared.offers["vertical"].get("hidesMatches")),
             "warnings": list(models.warnings),
             "common": models.count,
             "epochs": models.closed + 1,

@@ -148,6 +148,10 @@ class VerticalView(View):
         default="", description="how the nodes train; empty until this node's trainer is loaded"
     )
     holders: list[HolderView] = Field(description="nodes that take part, with what each holds")
+    hides_matches: bool = Field(
+        default=False,
+        description="whether only the node with the key of an encrypted regression knows which rows match",
+    )
     common: int | None = Field(
         description="number of rows that all holders have; where only the key holder learns which rows match, number of "
         "positions at which rows stand; null before they are aligned"

@@ -137,6 +137,15 @@ def test_status_states_the_key_holder_and_what_holders_do_about_leakage(ask: Run
     assert "MNIST: 683 common rows, 4 trained epochs, loss 0.5000" in lines
 
 
+def test_status_calls_no_rows_common_where_only_the_key_holder_knows_which_match(
+    ask: Run, fake_node: FakeNode
+) -> None:
+    fake_node.views = [split(vertical=vertical(hides_matches=True))]
+    shown = ask("status").output
+    assert "MNIST: 683 positions of rows, of which the key holder knows the matches, 4 trained epochs" in shown
+    assert "common row" not in shown
+
+
 def test_whom_an_epoch_waits_for_is_told(ask: Run, fake_node: FakeNode) -> None:
     waiting = split(rounds_left=2, waiting_for=["insurer"])
     assert progress_line({"n0": waiting}) == "n0 idle, waiting for insurer"

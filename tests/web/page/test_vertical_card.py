@@ -277,3 +277,15 @@ def test_a_node_that_holds_the_key_of_an_encrypted_regression_has_no_columns_and
     assert card(spanish, holders=[notary]).holders[0].role == "clave"
     row = made.holders[2]
     assert (row.columns, row.names, row.rows) == ("—", "—", "—")
+
+
+@pytest.mark.parametrize(
+    ("hides", "name", "other"), [(0, "Common rows", "Positions"), (1, "Positions of rows", "Common")]
+)
+async def test_rows_are_called_common_only_where_their_nodes_know_it(
+    client: Client, claims: Any, hides: bool, name: str, other: str
+) -> None:
+    claims.more = {"vertical": VerticalView.model_validate(view(hides_matches=bool(hides)))}
+    text = (await load(client)).text
+    assert name in text
+    assert other not in text
