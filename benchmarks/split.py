@@ -3,7 +3,8 @@
 Census data in shape: 32,561 people, 63 and 29 columns, batches of 256. An epoch at the nodes and an epoch in one process
 take turns. A batch over a link also takes its bytes at the speed of the link, and a round trip if one batch is in
 flight; these are measured in the same run, and taken off before the two are compared. Seconds of an epoch are those of
-its training, hold-out rows included, without the asking before.
+its training, hold-out rows included, without the asking before. In one process, too, a model of the second node's own
+columns is trained with each batch, as a label holder does.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from benchmarks.bounds import BOUNDS
 from benchmarks.nodes import Ask, Mesh, mesh
 from benchmarks.options import Options
 from benchmarks.report import Row
-from benchmarks.trainers.COLUMNS import IN_FLIGHT, ROWS, GeneratedColumns
+from benchmarks.trainers.COLUMNS import CUT, IN_FLIGHT, ROWS, GeneratedColumns
 from flnet.algorithms.vertical.aligned_batches import AlignedBatches
-from flnet.vertical_trainer import TopModel
+from flnet.vertical_trainer import BottomModel, TopModel
 
 PEOPLE = 32_561
 EPOCHS = 6
@@ -47,11 +48,11 @@ class Epoch(NamedTuple):
 
 
 def run(options: Options) -> None:
-    """With one batch in flight, and with four."""
+    """With one, four and sixteen batches in flight."""
     people = PEOPLE // 4 if options.quick else PEOPLE
     speed = link_speed()
     options.report.say(f"split: {speed / 1e6:.0f} MB/s over loopback")
-    for in_flight in (1, 4):
+    for in_flight in (1, 4, 16):
         _measure(options, people, in_flight, speed)
 
 
@@ -90,7 +91,7 @@ def epoch_of(nodes: Mesh, steps: int) -> Epoch:
 
 
 class OneProcess:
-    """The same network, batches and hold-out rows without messages.
+    """The same network, batches and hold-out rows without messages, and the model of the label holder's own columns.
 
     Attributes:
         steps: batches of an epoch.
@@ -104,6 +105,9 @@ class OneProcess:
         top = self._trainers[1].top_model(int(self._ends[-1]), 2, hyper)
         assert top is not None
         self._top: TopModel = top
+        own, own_top = self._trainers[1].bottom_model(1, hyper), self._trainers[1].top_model(CUT, 2, hyper)
+        assert own_top is not None
+        self._own: tuple[BottomModel, TopModel] = own, own_top
         self._batches, self._epoch = AlignedBatches(people, hyper.b, 0, "benchmark"), 0
         self.steps = math.ceil(len(self._batches.trained) / hyper.b)
 
@@ -116,15 +120,20 @@ class OneProcess:
                 bottom.forward(0, trainer.features(rows))
                 for bottom, trainer in zip(self._bottoms, self._trainers, strict=True)
             ]
-            _, gradient = self._top.step(np.hstack(outputs), self._trainers[1].labels(rows))
+            labels = self._trainers[1].labels(rows)
+            _, gradient = self._top.step(np.hstack(outputs), labels)
             for bottom, part in zip(self._bottoms, np.split(gradient, self._ends[:-1], axis=1), strict=True):
                 bottom.backward(0, part)
+            own, own_top = self._own
+            own.backward(0, own_top.step(own.forward(0, self._trainers[1].features(rows)), labels).gradient)
         held = [batch.positions for batch in self._batches.hold_out()]
         inputs = [
             np.concatenate([bottom.outputs(trainer.features(rows)) for rows in held])
             for bottom, trainer in zip(self._bottoms, self._trainers, strict=True)
         ]
-        self._top.evaluate(np.hstack(inputs), self._trainers[1].labels(np.concatenate(held)))
+        truth = self._trainers[1].labels(np.concatenate(held))
+        self._top.evaluate(np.hstack(inputs), truth)
+        self._own[1].evaluate(self._own[0].outputs(self._trainers[1].features(np.concatenate(held))), truth)
         self._epoch += 1
         return 1e3 * (time.perf_counter() - begun) / self.steps
 

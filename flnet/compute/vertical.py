@@ -236,13 +236,18 @@ class VerticalHost(Trainer):
         TrainerError: a setting has no effect at this node, or is out of its range.
         """
         trainer = self.trainer
-        if trainer.output_noise is not None and not has_features:
+        is_set = {
+            "output_noise": trainer.output_noise is not None,
+            "gradient_noise": trainer.gradient_noise is not None,
+            "tells_score": not trainer.tells_score,
+            "in_flight": trainer.in_flight != 1,
+        }
+        for name in [name for name in is_set if is_set[name] and self.is_encrypted]:
+            raise TrainerError(text("{key} is no option of method = encrypted-regression", name))
+        if is_set["output_noise"] and not has_features:
             raise TrainerError(text("output_noise protects outputs, but this trainer has no feature columns"))
-        for name, is_set in (
-            ("gradient_noise", trainer.gradient_noise is not None),
-            ("tells_score", not trainer.tells_score),
-        ):
-            if is_set and not has_label:
+        for name in ("gradient_noise", "tells_score"):
+            if is_set[name] and not has_label:
                 raise TrainerError(text("{name} is for nodes with a label, and this trainer has none", name))
         if type(trainer.in_flight) is not int or not 1 <= trainer.in_flight <= MAX_IN_FLIGHT:
             raise TrainerError(

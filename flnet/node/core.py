@@ -130,7 +130,7 @@ class NodeCore:
             NotAnnounced: the sender is no member; so it opens no round, and counts in none.
         """
         model = self.job(message.trainer_id).held.model
-        if model is not None and packet.params is not None:
+        if model is not None and packet.params is not None and not isinstance(message, VerticalMessage):
             model.schema.conform(packet.params)
         raise NotAnnounced(message.sender)
 

@@ -197,6 +197,23 @@ def test_a_setting_that_has_no_effect_or_is_out_of_range_is_refused(changed: dic
     assert words in refusal(table)
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"output_noise": OutputDefence(1.0, 1.0)},
+        {"gradient_noise": GradientDefence("max-norm")},
+        {"tells_score": False},
+        {"in_flight": 2},
+    ],
+)
+def test_settings_of_a_split_network_are_refused_where_a_regression_is_encrypted(changed: dict[str, Any]) -> None:
+    """They would have no effect there, and people would see defences that there are not."""
+    table = Table(["x", "y", "z"], X, np.array([0, 1, 1]))
+    vars(table).update(changed, method="encrypted-regression")
+    (name,) = changed
+    assert refusal(table) == f"{name} is no option of method = encrypted-regression"
+
+
 def test_an_epoch_without_common_ids_or_with_one_class_of_common_rows_ends_in_words() -> None:
     people = People()
     people.tables["a"].ids = [f"other {number}" for number in range(len(people.tables["a"].ids))]

@@ -325,6 +325,7 @@ async def test_a_stranger_that_sends_fast_is_slowed_down_and_holders_are_not(
                 "round": 0,
                 "federatedLearningParams": {"e": 1, "u": 0.05, "b": 16},
                 **{"session": "s", "number": 1, "parts": [{"kind": "alive"}]},
+                "modelParams": {"0/values": [[1.0]]},
             }
             with pytest.raises(PeerError) as caught:
                 await mesh.nodes["a"].receive(

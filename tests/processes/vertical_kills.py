@@ -8,10 +8,11 @@ process: with the same rows, batches and seeds they are equal to the bit, if no 
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -38,6 +39,7 @@ T = TrainerId("PEOPLE")
 HOLDERS, LABEL = 3, "n1"
 MOST_BATCHES = 18  # of the 20 of an epoch, for a kill within it
 LONGEST_KILL_SECONDS = 1.0  # after an epoch was asked for, for a kill at a random time
+DYING_SECONDS = 0.5
 REST_SECONDS = 1.0  # without an open epoch, until none is expected any more
 MOST_TRIES = 4  # of an epoch
 SETTINGS = {
@@ -246,6 +248,8 @@ class VerticalCampaign:
             time.sleep(self._chance.uniform(0, LONGEST_KILL_SECONDS))
             nodes[victim].process.kill()
         until(lambda: self._is_dead(victim) or self._closed() > closed, f"death of {victim}, or the end of epoch")
+        with suppress(subprocess.TimeoutExpired):  # the others may have ended the epoch while it dies
+            nodes[victim].process.wait(DYING_SECONDS)
         died = self._is_dead(victim)
         self.harness.file(POINT, victim).unlink(missing_ok=True)
         if died:
