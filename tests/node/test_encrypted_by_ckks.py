@@ -67,11 +67,11 @@ async def test_two_epochs_on_tumour_data_are_as_good_as_in_clear_text() -> None:
         assert 0 < np.abs(theta - expected).max() < 5 * error < 0.01
         x, y, count = people.rows(jobs)
 
-        def accuracy(weights: Any) -> float:
-            return float((np.sign(x[count:] @ weights) == y[count:]).mean())
-
-        assert abs(accuracy(theta) - accuracy(expected)) <= 0.005
-        assert accuracy(theta) > 0.9
+        scores = x @ expected  # what errors cannot turn is decided alike; accuracies of few rows come in steps
+        is_certain = np.abs(scores) > 5 * error * np.linalg.norm(x, axis=1)
+        assert np.array_equal(np.sign(x @ theta)[is_certain], np.sign(scores)[is_certain])
+        assert is_certain.mean() > 0.95
+        assert (np.sign(x[count:] @ theta) == y[count:]).mean() > 0.9
         report = jobs["c"].models.ended[1].report
         near = 10 * plan.loss_noise(CkksKeys())
         assert report.loss == pytest.approx(taylor_loss(x[count:], y[count:], theta), abs=near)
