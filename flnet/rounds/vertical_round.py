@@ -151,7 +151,9 @@ class VerticalRound(BaseRound):
         )
         if not self._asked:
             return [*self._decide(), told]
-        return [*self.links.flush(self.key), SetTimer(ANSWERS, self._settings.waits.start), told]
+        # Saved at once: whoever asked for this epoch was promised it, and a restart would forget it.
+        timer = SetTimer(ANSWERS, self._settings.waits.start)
+        return [self._save(), *self.links.flush(self.key), timer, told]
 
     def answer(self, peer: PeerId) -> list[Effect]:
         """Answer the offer of a peer."""

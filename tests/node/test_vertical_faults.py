@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,6 +83,24 @@ async def test_a_restarted_holder_goes_on_from_the_common_epoch(restarted: str, 
         await mesh.full()
         await trained(mesh, restarted, 1)
         assert job_of(again).models.rows is not None
+        must_agree(mesh)
+
+
+async def test_epochs_that_were_asked_for_are_trained_after_a_kill_while_holders_are_asked(tmp_path: Path) -> None:
+    people = People()
+    async with vertical_mesh(people) as mesh:
+        await mesh.nodes["a"].stop()
+        a = await mesh.add("a", people.hosts()["a"], ("b",), DiskStore(tmp_path / "a"), files=FILES)
+        await mesh.full()
+        mesh.network.faults = NetworkFaults(drop_request=1)
+        status, _ = await trigger(a, 2)
+        assert status == 202
+        await until(lambda: job_of(a).busy)
+        shutil.copytree(tmp_path / "a", tmp_path / "killed")  # what a killed process leaves
+        await a.stop()
+        mesh.network.faults = NetworkFaults()
+        await mesh.add("a", people.hosts()["a"], ("b",), DiskStore(tmp_path / "killed"), files=FILES)
+        await until(lambda: is_idle(mesh) and epochs(mesh) == {1}, 30)
         must_agree(mesh)
 
 
