@@ -323,10 +323,8 @@ class VerticalJob(BaseJob[VerticalRound]):
         if round.tries_again and self._tries < MOST_TRIES:
             self.series.restart_round()
             return [self.save()]
-        left, self._tries = self.series.left, 0
-        self.series.give_up()
-        words = text("{count} further epochs are left out: {reason}", left, round.error or round.record.outcome)
-        return [self.save(), *([self.tell("series_stopped", words, left_out=left)] if left else [])]
+        self._tries = 0
+        return self._give_up_series(self.series.left, round.error or round.record.outcome)
 
     # --- what peers say
 
@@ -431,9 +429,19 @@ class VerticalJob(BaseJob[VerticalRound]):
         past.record.error = None
         self.history.add(past.record)
         past.drop_record()
-        if was_mine and not self.series.paused:
+        if not was_mine or self.series.paused:
+            return []
+        if self.models.holders:
             self.series.restart_round()
-        return []
+            return []
+        # Nobody knows yet who the holders are: with those who happen to be reachable first, others would be left out.
+        return self._give_up_series(self.series.left + 1, text("{peer} was restarted", self.settings.my_id))
+
+    def _give_up_series(self, left: int, reason: str) -> list[Effect]:
+        """Leave out the epochs that are left of a series, and say why."""
+        self.series.give_up()
+        words = text("{count} further epochs are left out: {reason}", left, reason)
+        return [self.save(), *([self.tell("series_stopped", words, left_out=left)] if left else [])]
 
 
 _OTHERS = (

@@ -12,6 +12,7 @@ import pytest
 
 from flnet.errors import BatchRefused, JobBusy, NotAnnounced, ParamsRefused, PeerError, RoundAhead, TooManyMessages
 from flnet.node import inbound
+from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import Send, SetTimer
 from flnet.protocol.events import (
@@ -86,22 +87,43 @@ async def test_a_restarted_holder_goes_on_from_the_common_epoch(restarted: str, 
         must_agree(mesh)
 
 
+async def killed_while_it_asks(mesh: Mesh, folder: Path, rounds: int) -> NodeRuntime:
+    """Node a, restarted from what a killed process leaves."""
+    people, a = People(), mesh.nodes["a"]
+    mesh.network.faults = NetworkFaults(drop_request=1)
+    status, _ = await trigger(a, rounds)
+    assert status == 202 and job_of(a).busy
+    shutil.copytree(folder / "a", folder / "killed")
+    await a.stop()
+    mesh.network.faults = NetworkFaults()
+    again = await mesh.add("a", people.hosts()["a"], ("b",), DiskStore(folder / "killed"), files=FILES)
+    await until(lambda: bool(again.ready()["data_loaded"]))
+    return again
+
+
 async def test_epochs_that_were_asked_for_are_trained_after_a_kill_while_holders_are_asked(tmp_path: Path) -> None:
-    people = People()
-    async with vertical_mesh(people) as mesh:
+    async with vertical_mesh(People()) as mesh:
         await mesh.nodes["a"].stop()
-        a = await mesh.add("a", people.hosts()["a"], ("b",), DiskStore(tmp_path / "a"), files=FILES)
+        await mesh.add("a", People().hosts()["a"], ("b",), DiskStore(tmp_path / "a"), files=FILES)
         await mesh.full()
-        mesh.network.faults = NetworkFaults(drop_request=1)
-        status, _ = await trigger(a, 2)
-        assert status == 202
-        await until(lambda: job_of(a).busy)
-        shutil.copytree(tmp_path / "a", tmp_path / "killed")  # what a killed process leaves
-        await a.stop()
-        mesh.network.faults = NetworkFaults()
-        await mesh.add("a", people.hosts()["a"], ("b",), DiskStore(tmp_path / "killed"), files=FILES)
-        await until(lambda: is_idle(mesh) and epochs(mesh) == {1}, 30)
+        await trained(mesh, "a", 1)
+        await killed_while_it_asks(mesh, tmp_path, 2)
+        await until(lambda: is_idle(mesh) and epochs(mesh) == {2}, 30)
         must_agree(mesh)
+
+
+async def test_a_first_epoch_whose_holders_nobody_knows_ends_with_a_reason_after_a_kill(tmp_path: Path) -> None:
+    """With those who happen to be reachable first, other holders would be left out of the models for good."""
+    async with vertical_mesh(People()) as mesh:
+        await mesh.nodes["a"].stop()
+        await mesh.add("a", People().hosts()["a"], ("b",), DiskStore(tmp_path / "a"), files=FILES)
+        await mesh.full()
+        again = await killed_while_it_asks(mesh, tmp_path, 2)
+        await until(lambda: is_idle(mesh))
+        assert outcome(mesh, "a") == "abandoned: a was restarted"
+        assert job_of(again).series.left == 0 and epochs(mesh) == {-1}
+        await mesh.full()
+        await trained(mesh, "a", 2)
 
 
 async def test_a_holder_that_lost_its_state_is_told_to_all_and_a_new_numbering_begins_afresh() -> None:
