@@ -413,6 +413,8 @@ class Job(BaseJob[Round]):
     def _missed(self) -> CommonAverage | None:
         """The average of a round that most others have made without this node, if this node takes it now."""
         cannot = self.phase in (Phase.LOADING, Phase.NO_DATA, Phase.AVERAGING) or self.held.rolled_back
+        if self.round is not None and self.round.is_gathered:
+            return None  # averaging was asked for a moment ago
         if not self._may_have_missed or self.stated.is_empty or cannot:
             return None
         here, known = self.peers.here, self.history.contributors() - {self.settings.my_id}

@@ -349,6 +349,22 @@ def test_who_has_sent_its_update_in_time_takes_no_average_during_or_after_the_ro
     assert (bench.phase, bench.w) == (Phase.IDLE, [1.5, 2.5])
 
 
+def test_an_average_that_was_asked_for_by_the_same_event_is_made_and_none_taken() -> None:
+    """The loss of a peer is the end of gathering, and makes most of the others of those who stated an average."""
+    bench = Bench(peers=["a", "c", "d", "e"])
+    for peer in ("a", "c", "d"):
+        bench.hear(came(peer, 0, "a"))
+    bench.hear(TimerFired(START_TIMER))
+    for peer in ("a", "c"):  # two of four
+        bench.hear(stated(peer))
+    assert bench.phase is Phase.GATHERING
+    bench.hear(PeerLost(PeerId("e"), "gone"))
+    assert ([u.peer for u in bench.one(Average).updates], bench.phase) == (["a", "c", "d"], Phase.AVERAGING)
+    assert not [effect for effect in bench.effects if isinstance(effect, Fetch)]
+    bench.average()
+    assert bench.w == [1, 1]
+
+
 def test_a_node_whose_round_ended_without_any_update_takes_the_average_that_is_made_later() -> None:
     bench = Bench(peers=["a", "c"])
     bench.hear(asked("a", w=[0, 0]))
