@@ -123,7 +123,7 @@ def test_real_nodes_speak_spanish_on_the_page_and_english_to_scripts(tmp_path: P
         english = node.http.get("/").text
     marked = Marked()
     marked.feed(page)
-    assert marked.texts == []
+    assert set(marked.texts) == {"four numbers"}  # what the trainer itself says of its data
     assert "ronda 0 cerrada: promedio de 2 actualizaciones: llegaron todas las actualizaciones esperadas" in page
     closed = "round 0 closed: averaged 2 updates: all expected updates arrived"
     assert closed in english and any(item["text"].startswith(closed) for item in items)
