@@ -183,7 +183,8 @@ class HonestNode(SimulatedNode):
     def check_base(self, before: Model, event: Event | None) -> None:
         """Check that a model which this node neither made nor held before is no worse than its own.
 
-        Before the first average all nodes start from the initiator's model.
+        Before the first average all nodes start from the initiator's model. An average that honest nodes have made
+        without this one may be worse here.
 
         Args:
             before: the model that it held.
@@ -196,7 +197,9 @@ class HonestNode(SimulatedNode):
         own = event.params if isinstance(event, Averaged) and event.key == self._averaged_in else before.shared
         if now is None or before.round < 0 or now.shared.digest in {own.digest, *self._held}:
             return
-        if self.job.history.held(now.shared.digest):  # before a restart
+        if self.job.history.held(now.shared.digest) or self._has_taken(
+            now.shared.digest
+        ):  # held: before a restart
             return
         had, has = score(self.id, own), score(self.id, now.shared)
         if has < had:
@@ -204,6 +207,13 @@ class HonestNode(SimulatedNode):
             raise InvariantBroken(
                 f"{self.id} takes a worse model: {had:.4f} before, {has:.4f} now, because of {why}"
             )
+
+    def _has_taken(self, digest: Digest) -> bool:
+        """Whether this is the average of the open round, which honest nodes have made and this one took."""
+        record = self.job.round.record if self.job.round else None
+        if record is None or record.taken_from is None or record.digest != digest:
+            return False
+        return self._cluster.ledger.is_average(record.key.number, digest)
 
     @property
     def _averaged_in(self) -> RoundKey | None:

@@ -170,10 +170,14 @@ class Ledger:
         if not (after >= before if (node, own) in self._apart else after > before + threshold):
             raise InvariantBroken(f"{node} adopted a model of accuracy {after:.3f}, its own had {before:.3f}")
 
+    def is_average(self, number: int, digest: Digest) -> bool:
+        """Whether a node has made this average of the round, or adopted this model instead."""
+        return digest in self._made.get(number, ())
+
     def took_average(self, node: PeerId, number: int, digest: Digest) -> None:
         """A node took the average that most others had made of a round without its update."""
         self.started_average(node, number)
-        if digest not in self._made.get(number, ()):
+        if not self.is_average(number, digest):
             raise InvariantBroken(f"{node} took {digest[:8]} as the average of round {number}, which nobody made")
         self.averages[node, number] = digest
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 import numpy as np
@@ -134,6 +135,29 @@ def test_a_worse_model_is_found() -> None:
     assert isinstance(node, HonestNode)
     with pytest.raises(InvariantBroken, match="n01 takes a worse model"):
         node.check_base(before, None)
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_an_average_that_was_taken_may_be_worse_only_if_honest_nodes_made_it(made: bool) -> None:
+    cluster = mesh()
+    play_round(cluster, A)
+    node = cluster.nodes[B]
+    before = node.job.held.current
+    worse = Params({name: np.full_like(array, -50.0) for name, array in before.shared.items()})
+    node.job.held.model = before.holding(worse, 0, 1)
+    assert isinstance(node, HonestNode) and node.job.round is not None
+    node.job.round.record = replace(node.job.round.record, taken_from=A, digest=worse.digest)
+    if made:
+        cluster.ledger._made[node.job.number].add(worse.digest)
+        node.check_base(before, None)
+        return
+    with pytest.raises(InvariantBroken, match="n01 takes a worse model"):
+        node.check_base(before, None)
+
+
+@pytest.mark.parametrize("seed", [650, 3079, 4956])
+def test_these_seeds_broke_a_mesh_or_a_check_once(seed: int) -> None:
+    play(draw_hostile(seed))
 
 
 def test_a_live_member_that_is_dropped_is_found_where_nothing_was_disturbed() -> None:
