@@ -18,6 +18,7 @@ expect = sync_api.expect
 pytestmark = [*MARKS, pytest.mark.slow]
 Open = Callable[..., Any]
 CLAIMS = 'kind = "vertical"\nlabel = "Claims"\nid = "customer"\nbatch = 8\ndata = "{data}"\n{more}'
+ALLOWED = "allow_predictions = true\n"
 PEOPLE = 800
 ABSENT = ("aggregation", "Keep training until", "Was model exchanged?", "FedAvg", "Epochs (e)", "drift")
 
@@ -45,11 +46,10 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
     insurer = {name: [column[at] for at in order] for name, column in known.items()}
     with harness(tmp_path_factory.mktemp("vertical")) as h:
         settings = {"TRAINERS": "CLAIMS", "DATASETS_PATH": str(h.folder), "DATA_SHARD": "1/1"}
-        shared = write(h.folder, "bank", bank, 'ignore = ["branch"]\nshare_names = true\n')
+        shared = write(h.folder, "bank", bank, 'ignore = ["branch"]\nshare_names = true\n' + ALLOWED)
         h.start(NODE_ID="bank", TRAINERS_PATH=shared, **settings)
-        h.start(
-            NODE_ID="insurer", TRAINERS_PATH=write(h.folder, "insurer", insurer, 'target = "claim"\n'), **settings
-        )
+        labelled = write(h.folder, "insurer", insurer, 'target = "claim"\n' + ALLOWED)
+        h.start(NODE_ID="insurer", TRAINERS_PATH=labelled, **settings)
         h.ready()
         yield h
 
@@ -112,6 +112,19 @@ def test_two_nodes_show_who_holds_what_train_epochs_and_what_came_of_it(nodes: H
     see(models, "Each keeps its own part of the model")
     assert models.locator("a[download]").count() == 0
     check_looks(models)
+    known = (nodes.folder / "insurer.csv").read_text().splitlines()[1].split(",")[0]
+    predict_on_the_page(quiet(bank, "/view/predict/CLAIMS"), known)
+
+
+def predict_on_the_page(page: Any, known: str) -> None:
+    """Ask for one person, and for one whom nobody knows."""
+    page.get_by_label("Ids, one a line").fill(f"{known}\nC9999")
+    page.get_by_role("button", name="Predict").click()
+    expect(page.get_by_role("rowheader", name=known)).to_be_visible()
+    expect(page.locator("td[data-said]")).to_have_text(re.compile("^(yes|no)$"))
+    see(page, "Not among the people whom all holders know: C9999")
+    see(page, "Predicted by the models of epoch 2")
+    check_looks(page)
 
 
 def test_a_stage_is_seen_with_its_batches_and_a_holder_that_is_gone_with_the_reason(
