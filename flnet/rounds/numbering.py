@@ -37,6 +37,11 @@ BEHIND_SECONDS = 2.0  # in which peers answer a start that one of them found to 
 RESTED, ASKED = "numbering:rested", "numbering:asked"  # timers
 
 
+def furthest(number: int) -> int:
+    """The newest round that a single peer can name to a node that has reached this one; -1: none."""
+    return number + LEAP if number >= 0 else ERA
+
+
 def era_of(number: int) -> int:
     """The era of a round; 0 before the first."""
     return max(number, 0) // ERA

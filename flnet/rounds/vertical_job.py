@@ -65,7 +65,7 @@ from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import SPLIT, AbandonPart, OfferPart, PositionPart, PredictPart, VerticalReply
 from flnet.rounds.base import BaseJob
 from flnet.rounds.history import RoundRecord, figures_of
-from flnet.rounds.numbering import ERA, LEAP
+from flnet.rounds.numbering import furthest
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import VERTICAL, Phase
 from flnet.rounds.stopping import TIMERS
@@ -360,7 +360,7 @@ class VerticalJob(BaseJob[VerticalRound]):
             ParamsRefused: its hyper-parameters ask for too much.
             JobBusy: it takes part in no other epoch now.
         """
-        if event.key.number > (self.number + LEAP if self.number >= 0 else ERA):
+        if event.key.number > furthest(self.number):
             raise RoundAhead(event.key.number, self.number)
         if why := self.settings.too_much(event.hyper):
             raise ParamsRefused(why)

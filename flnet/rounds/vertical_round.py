@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
-from flnet.errors import BatchRefused, InvalidMessage, NotReady, PeerError
+from flnet.errors import BatchRefused, InvalidMessage, NotReady, PeerError, RoundAhead
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import CancelTimer, Effect, OpenEpoch, Send, SetTimer, Talk
 from flnet.protocol.events import (
@@ -41,6 +41,7 @@ from flnet.protocol.vertical import (
 )
 from flnet.rounds.base import BaseRound, Parts
 from flnet.rounds.history import RoundRecord, names
+from flnet.rounds.numbering import furthest
 from flnet.rounds.steps import Phase
 from flnet.rounds.vertical_links import AGAIN, Links, arrays_of
 from flnet.rounds.vertical_models import VerticalModels, agreed_in_flight, check_holders, common_epoch
@@ -259,8 +260,11 @@ class VerticalRound(BaseRound):
         """Raises:
         InvalidMessage: the plan is not about what this node has said, or asks for too much.
         BatchRefused: these holders cannot train together.
+        RoundAhead: its number is one that nobody can have reached.
         """
-        me = self._settings.my_id
+        me, current = self._settings.my_id, self.key.number - 1
+        if event.key.number > furthest(current):
+            raise RoundAhead(event.key.number, current)
         mine = begin.holders.get(me)
         if mine is None or mine != self._position():
             raise InvalidMessage(text("the plan of the epoch does not state what {peer} holds", me))
@@ -310,6 +314,9 @@ class VerticalRound(BaseRound):
     # --- who takes part
 
     def _answered(self, peer: PeerId, position: PositionPart) -> list[Effect]:
+        current = self.key.number - 1
+        if self.begin is None and position.number > furthest(current):
+            return self._declined(peer, RoundAhead(position.number, current).message)
         if self.begin is None:
             self._positions[peer] = position
             self._asked.discard(peer)

@@ -424,6 +424,40 @@ async def test_an_initiator_that_was_restarted_before_its_plan_arrived_begins_ag
         assert job.round.session == "run2.1"
 
 
+async def test_a_plan_cannot_name_a_round_that_nobody_can_have_reached() -> None:
+    async with vertical_mesh(People()) as mesh:
+        await trained(mesh, "a", 2)
+        job = job_of(mesh.nodes["b"])
+        job.receive(offer("run1.7"))
+        assert isinstance(job.round, VerticalRound)
+        mine = job.round._position()
+        begin = BeginPart(
+            holders={"a": mine.model_copy(update={"has_label": False}), "b": mine}, closed=1, aligns=False, seed=1
+        )
+        plan = replace(offer("run1.7", 2**53 - 9), number=1, parts=(begin,))
+        with pytest.raises(RoundAhead, match="has reached round 1 only"):
+            job.receive(plan)
+        assert job.number == 2
+
+
+async def test_a_holder_cannot_drive_the_number_of_an_epoch_up() -> None:
+    async with vertical_mesh(People()) as mesh:
+        await trained(mesh, "a", 2)
+        job = job_of(mesh.nodes["a"])
+        mesh.network.faults = NetworkFaults(drop_request=1)
+        job._begin()
+        assert isinstance(job.round, VerticalRound)
+        stated = job.round._position().model_copy(update={"number": 2**53 - 9})
+        answer = VerticalReceived(
+            PeerId("b"), job.round.key, job.round.session, 0, (stated,), Params(), HyperParams(e=1, u=0.05, b=16)
+        )
+        job.receive(answer)
+        assert job.number == 2 and not job.busy
+        reason = "b holds columns of this job and is needed: the message is for round 9007199254740983"
+        assert reason in outcome(mesh, "a")
+        mesh.network.faults = NetworkFaults()
+
+
 async def test_a_holder_that_begins_another_epoch_is_asked_whether_it_left_the_open_one() -> None:
     """It was restarted, and knows nothing of that epoch; nobody waits until it has been silent for long."""
     async with vertical_mesh(People()) as mesh:
