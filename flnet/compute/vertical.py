@@ -21,10 +21,16 @@ from flnet.algorithms.vertical.conversation import Conversation, HolderTurn, Sav
 from flnet.algorithms.vertical.defences import NormalSource, OutputNoise
 from flnet.algorithms.vertical.encrypted_conversation import EncryptedConversation
 from flnet.algorithms.vertical.encryption import Encryption
-from flnet.algorithms.vertical.groups import Group
+from flnet.algorithms.vertical.groups import Group, Positions
 from flnet.algorithms.vertical.holder import SEED_BYTES
 from flnet.algorithms.vertical.identifiers import RULE, normalised_column
-from flnet.algorithms.vertical.prediction import outputs_for, places_of, prediction_from
+from flnet.algorithms.vertical.prediction import (
+    outputs_for,
+    places_of,
+    prediction_from,
+    regression_prediction,
+    score_share,
+)
 from flnet.algorithms.vertical.wire_form import read_fields
 from flnet.compute.prediction import checked_prediction
 from flnet.errors import NotOffered, PeerError, TrainerError
@@ -38,7 +44,7 @@ from flnet.security.noise import SecretNormal
 from flnet.security.prime_group import ed25519_group
 from flnet.text import text
 from flnet.trainer import DataInfo, Fit, Score, Task, Trainer
-from flnet.vertical_trainer import VerticalTrainer
+from flnet.vertical_trainer import ModelState, VerticalTrainer
 
 BLOCK = 4096  # rows that are looked at together
 
@@ -242,6 +248,14 @@ class VerticalHost(Trainer):
             "tells_score": not trainer.tells_score,
             "in_flight": trainer.in_flight != 1,
         }
+        if trainer.allows_predictions and self.is_encrypted and trainer.hides_matches:
+            raise TrainerError(
+                text("allow_predictions would tell which rows match, and hides_matches = true hides that")
+            )
+        if trainer.allows_predictions and not has_features and not has_label:
+            raise TrainerError(
+                text("allow_predictions is for a node with data; a node with the key predicts nothing")
+            )
         for name in [name for name in is_set if is_set[name] and self.is_encrypted]:
             raise TrainerError(text("{key} is no option of method = encrypted-regression", name))
         if is_set["output_noise"] and not has_features:
@@ -323,13 +337,18 @@ class VerticalHost(Trainer):
         places, unknown = asked.places, list[int]()
         if places is None:
             places, unknown = places_of(asked.ids, ids, asked.rows)
-        state, trainer = Saved(asked.params).state("bottom"), self.trainer
-        values = None
+        state, values = Saved(asked.params).state("bottom"), None
         if state.weights and len(places):
             with _in_words():
-                noise = OutputNoise.of(trainer.output_noise, self._noise)
-                values = outputs_for(trainer, state, asked.rows[places], asked.hyper, asked.epoch, noise)
+                values = self._values(asked, state, asked.rows[places], len(ids))
         return FoundOutputs(places, unknown, values)
+
+    def _values(self, asked: AskedOutputs, state: ModelState, rows: Positions, count: int) -> Array:
+        trainer = self.trainer
+        if self.is_encrypted:
+            return score_share(trainer, state, rows, has_label=self._has_label(count))
+        noise = OutputNoise.of(trainer.output_noise, self._noise)
+        return outputs_for(trainer, state, rows, asked.hyper, asked.epoch, noise)
 
     def prediction(self, asked: AskedPrediction) -> HolderAnswer:
         """What this label holder predicts from the outputs of all feature holders.
@@ -339,9 +358,11 @@ class VerticalHost(Trainer):
         """
         outputs = {PeerId(peer): values for peer, values in asked.outputs.items()}
         with _in_words():
-            made = prediction_from(
-                self.trainer, PeerId(asked.me), Saved(asked.params).state("top"), outputs, asked.hyper, asked.seed
-            )
+            if self.is_encrypted:
+                made = regression_prediction(outputs)
+            else:
+                top = Saved(asked.params).state("top")
+                made = prediction_from(self.trainer, PeerId(asked.me), top, outputs, asked.hyper, asked.seed)
         names = list(self.trainer.class_names())
         count = next(iter(outputs.values())).shape[0]
         checked = checked_prediction(made, count, len(names), self._name)

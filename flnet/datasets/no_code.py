@@ -272,8 +272,12 @@ class OwnColumns(Own):
                     raise ValueError(text("{key} is no option of method = encrypted-regression", name))
         elif self.hides_matches:
             raise ValueError(text("hides_matches is for method = encrypted-regression only"))
+        if self.allow_predictions and self.hides_matches:
+            raise ValueError(
+                text("allow_predictions would tell which rows match, and hides_matches = true hides that")
+            )
         if self.holds_key:
-            for name in ("id", "target", "features", "ignore", "share_names", "separator"):
+            for name in ("id", "target", "features", "ignore", "share_names", "separator", "allow_predictions"):
                 if name in self.model_fields_set:
                     raise ValueError(
                         text("{key} is for a node with data; a node without data holds the key only", name)

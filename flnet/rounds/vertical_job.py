@@ -134,7 +134,8 @@ class VerticalJob(BaseJob[VerticalRound]):
             "keeps_score": not holders[me].tells_score if (me := self.settings.my_id) in holders else False,
             **stage,
             **own,
-            "predicts": self.predictions.is_allowed,
+            "predicts": not (refused := self.predictions.refused),
+            "predictions_refused": refused,
         }
 
     def _own_position(self) -> Mapping[str, PositionPart]:

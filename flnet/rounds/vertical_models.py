@@ -31,7 +31,7 @@ class Ended:
     Attributes:
         params: of the bottom and top model.
         bottom: digest of the bottom model; None without features.
-        report: with which the epoch ended here, if this node holds labels.
+        report: with which the epoch ended here, if this node holds labels, or takes part in an encrypted regression.
         own: accuracy, AUC and loss of this node's own columns alone after as many epochs, if it holds features and
             labels.
     """

@@ -8,6 +8,9 @@ compute, and gets all outputs itself.
 
 Nothing is repeated: a message that cannot be delivered, a refusal, or the end of the time ends a prediction with a
 reason, and the person may ask again. What peers say is checked here before it reaches a model.
+
+In a regression under encryption, outputs are the shares of the score that the two nodes with data compute from their
+columns, and the label holder adds them up. The node with the key takes no part.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -46,11 +50,12 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import (
+    ENCRYPTED,
     MAX_CLASSES,
     MAX_PREDICTED,
     MAX_REASON,
-    SPLIT,
     AnyPart,
+    PositionPart,
     PredictedPart,
     PredictionPart,
     PredictOutputsPart,
@@ -80,7 +85,7 @@ class Open:
         epoch: after which the models are.
         ended: this node's models.
         alignment: digest of the common rows.
-        widths: outputs of each feature holder.
+        widths: outputs of each feature holder, or 1 for the share of a score.
         computers: the label holders that compute it.
         ticket: of the person who asks here.
         batch: digest of the rows; empty until this node has found their places.
@@ -167,11 +172,11 @@ class VerticalPredictions:
         Raises:
             PeerError: it cannot be made now; says why.
         """
-        me, models = self._settings.my_id, self._models()
+        me = self._settings.my_id
         if not 1 <= len(event.ids) <= MAX_PREDICTED:
             raise InputRefused(text("expected 1 to {most} ids, got {got}", MAX_PREDICTED, len(event.ids)))
         ended = self._must_be_able()
-        if away := sorted(models.holders.keys() - {*self._peers.here, me}):
+        if away := sorted(self._with_data.keys() - {*self._peers.here, me}):
             raise NotReady(text("a prediction needs all holders; not reachable: {names}", names(away)))
         self._must_have_room(me)
         self._asked += 1
@@ -181,8 +186,11 @@ class VerticalPredictions:
         return [self._compute(opened, ids=event.ids), SetTimer(opened.timer, SECONDS)]
 
     def _opened(self, asker: PeerId, session: str, ended: Ended) -> Open:
-        models = self._models()
-        widths = {PeerId(peer): position.width for peer, position in models.holders.items() if position.width}
+        models, holders = self._models(), self._with_data
+        if self._is_encrypted:
+            widths = dict.fromkeys(map(PeerId, holders), 1)
+        else:
+            widths = {PeerId(peer): position.width for peer, position in holders.items() if position.width}
         fixed = (models.closed, ended, models.alignment, widths, self._computers(asker))
         return Open(asker, session, *fixed)
 
@@ -193,10 +201,8 @@ class VerticalPredictions:
             PeerError: there are none, the rows are not aligned, or the owner has not allowed predictions.
         """
         models, trainer, me = self._models(), self._settings.trainer, self._settings.my_id
-        if self._method != SPLIT:
-            raise NotOffered(text("a regression under encryption offers no prediction by id"))
-        if not self.is_allowed:
-            raise NotOffered(text("the owner of {peer} has not allowed predictions of {trainer}", me, trainer))
+        if refused := self.refused:
+            raise NotOffered(refused)
         ended, position = models.ended.get(models.closed), models.holders.get(me)
         is_whole = (
             ended is not None
@@ -206,21 +212,40 @@ class VerticalPredictions:
         )
         if ended is None or not is_whole:
             raise NotReady(text("{trainer} has no model that an epoch has ended with; train one epoch", trainer))
-        if models.rows is None or set(models.aligned_with) != models.holders.keys():
+        if models.rows is None or set(models.aligned_with) != self._with_data.keys():
             raise NotReady(text("the rows of {trainer} have to be aligned again; train one epoch", trainer))
         return ended
 
     @property
-    def is_allowed(self) -> bool:
-        """Whether this node's owner allows predictions, and the job can make some."""
-        declared = self._settings.declaration
-        allows = declared is not None and bool(declared.offers["vertical"]["allowsPredictions"])
-        return allows and self._method == SPLIT
+    def refused(self) -> str:
+        """Why this node offers no predictions, whatever others say; empty where it does."""
+        me, trainer, declared = self._settings.my_id, self._settings.trainer, self._declared
+        if self._is_encrypted and not declared["rows"]:
+            return text("{peer} holds the key, and no ids; ask at a node with data", me)
+        if declared.get("hidesMatches"):
+            return text("a prediction by id would tell which rows match, and {trainer} hides that", trainer)
+        if not declared.get("allowsPredictions"):
+            return text(
+                "the owner of {peer} has not allowed predictions of {trainer} (allow_predictions = true)",
+                me,
+                trainer,
+            )
+        return ""
 
     @property
-    def _method(self) -> str:
+    def _declared(self) -> Mapping[str, Any]:
+        """What this node holds, as its trainer declares it."""
         declared = self._settings.declaration
-        return str(declared.offers["vertical"]["method"]) if declared else SPLIT
+        return declared.offers["vertical"] if declared else {}
+
+    @property
+    def _is_encrypted(self) -> bool:
+        return self._declared.get("method") == ENCRYPTED
+
+    @property
+    def _with_data(self) -> Mapping[str, PositionPart]:
+        """The holders that a prediction needs: all but one that holds the key of an encryption."""
+        return {peer: position for peer, position in self._models().holders.items() if position.has_data}
 
     def _must_have_room(self, asker: PeerId) -> None:
         is_full = sum(peer == asker for peer, _ in self._open) >= MOST_OPEN
@@ -229,7 +254,7 @@ class VerticalPredictions:
 
     def _computers(self, asker: PeerId) -> tuple[PeerId, ...]:
         """The asking holder if it has the label, else all label holders."""
-        holders = self._models().holders
+        holders = self._with_data
         if holders[asker].has_label:
             return (asker,)
         return tuple(PeerId(peer) for peer in sorted(holders) if holders[peer].has_label)
@@ -341,8 +366,7 @@ class VerticalPredictions:
         Raises:
             PeerError: it is refused and nothing has changed.
         """
-        holders = self._models().holders
-        if event.peer not in holders:
+        if event.peer not in self._with_data:
             raise BatchRefused(text("{peer} holds no columns of {trainer}", event.peer, self._settings.trainer))
         kinds = tuple(type(part) for part in event.parts)
         if kinds not in _TOGETHER:

@@ -172,7 +172,8 @@ class VerticalView(View):
         description="figures of a model of this node's own columns alone, after as many epochs on the same rows; null "
         "where this node does not hold both features and the label, or nothing was measured; not in GET /info",
     )
-    predicts: bool = Field(default=False, description="whether the owner of this node allows predictions by id")
+    predicts: bool = Field(default=False, description="whether this node offers predictions by id")
+    predictions_refused: Words = Field(default="", description="why it offers none; empty where it does")
     gain: OwnFiguresView | None = Field(
         default=None,
         description="figures of the joint model minus those of the own columns alone; null likewise; not in GET /info",

@@ -22,7 +22,8 @@ from flnet.protocol.vertical import BeginPart, PositionPart
 from flnet.rounds.vertical_models import agreed_in_flight
 from flnet.rounds.vertical_round import UNTOLD
 from flnet.trainer import TrainerFile, TrainerSettings
-from flnet.vertical_trainer import GradientDefence, OutputDefence
+from flnet.vertical_trainer import GradientDefence, KeyHolderTrainer, OutputDefence, VerticalTrainer
+from tests.algorithms.vertical.encrypted_holders import RegressionTable
 from tests.algorithms.vertical.holders import People, Table, trained_alone
 
 HYPER = HyperParams(e=1, u=0.05, b=16)
@@ -149,7 +150,7 @@ def test_other_verbs_say_that_one_node_alone_can_do_nothing() -> None:
             job.ask("a", request)
 
 
-def refusal(table: Table) -> str:
+def refusal(table: VerticalTrainer) -> str:
     job = Job({"a": VerticalHost(table, "a", People().hosts()["a"]._group)})
     with pytest.raises(TrainerError) as caught:
         job.ask("a", PrepareRequest())
@@ -212,6 +213,15 @@ def test_settings_of_a_split_network_are_refused_where_a_regression_is_encrypted
     vars(table).update(changed, method="encrypted-regression")
     (name,) = changed
     assert refusal(table) == f"{name} is no option of method = encrypted-regression"
+
+
+def test_predictions_that_would_tell_what_is_hidden_are_refused_before_any_training() -> None:
+    table = RegressionTable(["x", "y", "z"], X, np.array([0, 1, 1]))
+    table.hides_matches = table.allows_predictions = True
+    assert refusal(table) == "allow_predictions would tell which rows match, and hides_matches = true hides that"
+    key = KeyHolderTrainer()
+    key.allows_predictions = True
+    assert refusal(key) == "allow_predictions is for a node with data; a node with the key predicts nothing"
 
 
 def test_an_epoch_without_common_ids_or_with_one_class_of_common_rows_ends_in_words() -> None:

@@ -97,6 +97,14 @@ ENCRYPTED = 'method = "encrypted-regression"\n'
             'data = "x.csv"\nid = "id"\nhides_matches = true\n',
             "hides_matches is for method = encrypted-regression only",
         ),
+        (
+            f'{ENCRYPTED}data = "x.csv"\nid = "id"\nhides_matches = true\nallow_predictions = true\n',
+            "allow_predictions would tell which rows match, and hides_matches = true hides that",
+        ),
+        (
+            f"{ENCRYPTED}allow_predictions = true\n",
+            "allow_predictions is for a node with data; a node without data holds the key only",
+        ),
     ],
 )
 def test_a_file_of_an_encrypted_regression_that_makes_no_sense_is_refused(

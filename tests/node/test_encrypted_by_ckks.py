@@ -17,7 +17,7 @@ from tests.algorithms.vertical.encrypted_holders import RegressionPeople, weight
 from tests.algorithms.vertical.people import breast_cancer
 from tests.algorithms.vertical.searching import holds, unpacked
 from tests.node.mesh import Mesh, node_receiver, trigger, until
-from tests.node.vertical_mesh import job_of, vertical_mesh
+from tests.node.vertical_mesh import T, job_of, vertical_mesh
 
 pytest.importorskip("tenseal", reason="TenSEAL is not installed")
 
@@ -119,6 +119,8 @@ def found(told: list[bytes], known: Mapping[str, Any]) -> set[str]:
 async def test_nothing_of_a_row_reaches_another_node(encryption: Encryption) -> None:
     """In clear text the same search finds the residuals of rows at A, those without B's columns at B, nothing at C."""
     people = patients(encryption, count=130, b=40)
+    for name in "ab":
+        people.table(name).allows_predictions = True
     async with vertical_mesh(people) as mesh:
         told = listen(mesh)
         jobs = await trained(mesh, 1)
@@ -132,6 +134,14 @@ async def test_nothing_of_a_row_reaches_another_node(encryption: Encryption) -> 
         )  # the search reads JSON, too
         if encryption is CKKS:
             assert sum(map(len, told["c"])) < sum(map(len, told["a"]))
+        for asker in "ab":
+            for bodies in told.values():
+                bodies.clear()
+            view = await mesh.nodes[asker].predict_ids(T, people.table(asker).ids)
+            assert len(view["ids"]) == 130
+            assert told["a"]
+            assert not told["c"]
+            assert {name: found(told[name], known) for name in "ab"} == {"a": set(), "b": set()}
 
 
 async def test_a_mask_that_only_the_key_holder_has_leaves_strangers_out() -> None:

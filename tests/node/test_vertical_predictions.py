@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -12,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flnet.algorithms.vertical.prediction import rows_digest
+from flnet.algorithms.vertical.prediction import regression_prediction, rows_digest, score_share
 from flnet.algorithms.vertical.split_network import SplitNode
-from flnet.errors import InputRefused, JobBusy, NotOffered, NotReady, PeerError
+from flnet.errors import BatchRefused, InputRefused, JobBusy, NotOffered, NotReady, PeerError, TrainerError
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, Params, PeerId
 from flnet.protocol.effects import ComputeOutputs, Send, SetTimer, TellPrediction
@@ -43,7 +44,8 @@ from flnet.protocol.vertical import (
 )
 from flnet.rounds import vertical_predictions
 from flnet.store.sqlite_store import DiskStore
-from flnet.vertical_trainer import OutputDefence
+from flnet.vertical_trainer import ModelState, OutputDefence
+from tests.algorithms.vertical.encrypted_holders import RegressionPeople, RegressionTable
 from tests.algorithms.vertical.holders import People, trained_alone
 from tests.algorithms.vertical.joint import block_diagonal
 from tests.node.mesh import Linear, Mesh, trigger, until
@@ -445,16 +447,129 @@ async def test_the_noise_of_a_row_is_the_same_whoever_asks_however_often_and_wit
             assert again["predictions"][0]["probabilities"][0] == first["predictions"][0]["probabilities"][1]
 
 
-async def test_a_regression_under_encryption_says_that_it_predicts_nothing_by_id() -> None:
-    people = People(("a", "b"))
-    async with predicting(people) as mesh:
-        declared = job_of(mesh.nodes["a"]).settings.declaration
-        assert declared is not None
-        declared.offers["vertical"]["method"] = "encrypted-regression"
-        await refused(mesh.nodes["a"], NotOffered, "a regression under encryption offers no prediction by id")
-        view = mesh.nodes["a"].job(T).vertical
-        assert view is not None
-        assert not view.predicts
+@asynccontextmanager
+async def regressed(people: RegressionPeople, forbids: Sequence[str] = ()) -> AsyncIterator[Mesh]:
+    """A mesh that has trained a regression under encryption; the owners of data allow predictions, but for some."""
+    for name in "ab":
+        people.table(name).allows_predictions = name not in forbids
+    async with vertical_mesh(people) as mesh:
+        await trained(mesh, EPOCHS - 1, EPOCHS)
+        yield mesh
+
+
+def regression(mesh: Mesh, people: RegressionPeople, ids: Sequence[str]) -> Array:
+    """Probabilities of the label 1 by the same steps in one place, in clear text."""
+    theta = people.expected({name: job_of(node) for name, node in mesh.nodes.items()}, EPOCHS)
+    x = [
+        table.x[[list(table.ids).index(value) for value in ids]]
+        for table in map(people.table, "ab")
+        if table.x is not None
+    ]
+    return np.asarray(1 / (1 + np.exp(-(theta[0] + np.hstack(x) @ theta[1:]))))
+
+
+@pytest.mark.parametrize("columns", [2, 0])
+async def test_both_data_holders_get_the_prediction_of_the_encrypted_regression(columns: int) -> None:
+    """A, with the label, adds up the shares of the score; C, with the key, is not needed and gets nothing."""
+    people, ids = RegressionPeople.random(), ["P0007", "P0033", "P0001"]
+    if not columns:
+        people.table("a").x = None
+    async with regressed(people) as mesh:
+        expected = regression(mesh, people, ids)
+        assert np.ptp(expected) > 0.01
+        await refused(mesh.nodes["c"], NotOffered, "c holds the key, and no ids; ask at a node with data")
+        views = {name: node.job(T).vertical for name, node in mesh.nodes.items()}
+        assert {name: view.predicts for name, view in views.items() if view} == {"a": True, "b": True, "c": False}
+        await mesh.nodes.pop("c").stop()
+        for node in mesh.nodes.values():
+            node.deliver(T, PeerLost(PeerId("c"), "it does not answer"))
+            view = await predict(node, *ids, "nobody")
+            (of_a,) = view["predictions"]
+            assert (view["ids"], view["unknown"], view["epoch"], of_a["holder"]) == (ids, ["nobody"], 1, "a")
+            assert np.allclose(of_a["probabilities"], np.column_stack([1 - expected, expected]), atol=1e-6)
+            assert of_a["predicted"] == [str(int(p > 0.5)) for p in expected]
+        await until(lambda: not any(job_of(node).predictions.is_busy for node in mesh.nodes.values()))
+
+
+@pytest.mark.parametrize("forbids", ["a", "b"])
+async def test_both_owners_of_data_have_to_allow_predictions_of_a_regression(forbids: str) -> None:
+    async with regressed(RegressionPeople.random(), forbids) as mesh:
+        for name in "ab":
+            error = NotOffered if name == forbids else NotReady
+            words = f"the owner of {forbids} has not allowed predictions of MNIST_3_7"
+            await refused(mesh.nodes[name], error, words, "P0001")
+
+
+async def test_where_matches_are_hidden_nobody_predicts_by_id() -> None:
+    async with regressed(RegressionPeople.hiding(), "ab") as mesh:
+        for name in "ab":
+            words = "a prediction by id would tell which rows match, and MNIST_3_7 hides that"
+            await refused(mesh.nodes[name], NotOffered, words, "P0001")
+
+
+async def test_a_data_holder_with_other_weights_or_columns_is_refused_and_so_is_the_key_holder() -> None:
+    people = RegressionPeople.random()
+    async with regressed(people) as mesh:
+        job, b = job_of(mesh.nodes["a"]), people.table("b")
+        question = PredictPart(epoch=1, alignment=job.models.alignment, batch="e" * 64)
+        with pytest.raises(BatchRefused, match="c holds no columns of MNIST_3_7"):
+            job.receive(said("c", "c", "s", (question, {"places": np.array([3])})))
+        assert b.x is not None
+        columns, b.x = b.x, b.x[:, :2]
+        await refused(mesh.nodes["a"], NotReady, "b: the trainer has 2 columns; its model is for 3", "P0001")
+        b.x = columns
+        models = job_of(mesh.nodes["b"]).models
+        models.ended[1] = replace(models.ended[1], bottom="f" * 64)
+        for asker in "ab":
+            words = "b has another bottom model than the one with which epoch 1 ended"
+            await refused(mesh.nodes[asker], NotReady, words, "P0001")
+
+
+async def test_restarted_data_holders_predict_with_the_weights_that_they_saved(tmp_path: Path) -> None:
+    people = RegressionPeople.random()
+    async with regressed(people) as mesh:
+        for restarted in "ab":
+            await mesh.nodes[restarted].stop()
+            store = DiskStore(tmp_path / restarted)
+            await mesh.add(restarted, people.hosts()[restarted], ("c",), store, files=FILES)
+        await mesh.full()
+        body = b'{"trainerId": "MNIST_3_7", "newNumbering": true}'
+        await mesh.nodes["a"].receive("/training/trigger", body, "application/json", "127.0.0.1")
+        await until(lambda: all(job_of(n).models.closed == 0 and not job_of(n).busy for n in mesh.nodes.values()))
+        before = await predict(mesh.nodes["b"], "P0001", "P0002")
+        for restarted in "ab":
+            await mesh.nodes[restarted].stop()
+            store = DiskStore(tmp_path / restarted)
+            again = await mesh.add(restarted, people.hosts()[restarted], ("c",), store, files=FILES)
+            await until(lambda again=again: bool(again.ready()["data_loaded"]))  # type: ignore[misc]
+        await mesh.full()
+        assert [await predict(mesh.nodes[name], "P0001", "P0002") for name in "ab"] == [before, before]
+
+
+@pytest.mark.parametrize(
+    ("weights", "words"),
+    [
+        ({"0.weight": np.ones((3, 2))}, "the model was trained by another method; begin a new numbering"),
+        ({"theta": np.ones(3)}, "the trainer has 3 columns; its model is for 2"),
+        ({"theta": np.array([0.0, 1e308, 1e308, 1e308])}, "the scores of these rows are not finite"),
+    ],
+)
+def test_weights_that_do_not_fit_the_columns_are_refused(weights: dict[str, Array], words: str) -> None:
+    table = RegressionTable(["x", "y"], np.full((2, 3), 9.0), np.array([0, 1]))
+    with pytest.raises(TrainerError, match=words):
+        score_share(table, ModelState(Params(weights)), np.array([0, 1]), has_label=True)
+
+
+@pytest.mark.parametrize("z", [-3e38, -800.0, -1.0, 0.0, 1.0, 800.0, 3e38])
+def test_probabilities_of_a_regression_are_those_of_the_sum_of_shares(z: float) -> None:
+    shares = {PeerId("a"): np.array([[z]], np.float32), PeerId("b"): np.array([[z / 2]], np.float32)}
+    values = regression_prediction(shares).values
+    assert values.shape == (1, 2)
+    assert np.isfinite(values).all()
+    total = float(np.float32(z)) + float(np.float32(z / 2))
+    exact = 1 / (1 + math.exp(-total)) if abs(total) < 700 else float(total > 0)
+    assert values[0, 1] == pytest.approx(exact, abs=1e-7)
+    assert values.sum() == pytest.approx(1, abs=1e-6)
 
 
 class Stranger:

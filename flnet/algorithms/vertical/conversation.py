@@ -45,7 +45,7 @@ class Saved:
     Attributes:
         params: "bottom/weights/NAME", "bottom/optimiser/NAME", likewise for "top"; and for "own-bottom" and "own-top", the
             models of the own columns alone.
-        report: with which the epoch ended at this node; None without labels.
+        report: with which the epoch ended, at a node that knows it: those with labels, and all of an encrypted regression.
     """
 
     params: Params = field(default_factory=Params)

@@ -416,7 +416,7 @@ class EncryptedConversation:
     def _closed(self, report: EpochClosedPart) -> None:
         if self._kept is None or report.bottoms.get(self._me) != self._kept.digest:
             raise BatchRefused(text("{peer} has not ended this epoch with these weights", self._me))
-        self._report = report
+        self._report, self._is_saved = report, False  # once more, with the digest of the other one's weights
 
     # --- what follows
 
@@ -440,9 +440,8 @@ class EncryptedConversation:
         return turn if before is self._rows else replace(turn, rows=self._rows, alignment=self._alignment)
 
     def _newly_saved(self, kept: ModelState) -> Saved:
-        if self._position is Position.KEY:
-            return Saved(Params(saved_arrays("top", kept)), self._report)
-        return Saved(Params(saved_arrays("bottom", kept)))
+        model = "top" if self._position is Position.KEY else "bottom"
+        return Saved(Params(saved_arrays(model, kept)), self._report)
 
 
 def parts_of(message: regression.Message, epoch: int) -> list[tuple[TalkPart, Params]]:

@@ -1,8 +1,10 @@
-"""A prediction of a split network for some common rows, asked by id: what each holder computes for it.
+"""A prediction of a vertical job for some common rows, asked by id: what each holder computes for it.
 
 The asking holder turns ids into places in the order of common rows, which all holders have agreed on; ids stay with it.
-Each feature holder computes the outputs of its bottom model for these places. A label holder turns the outputs of all
-into probabilities. `flnet.rounds.vertical_predictions` carries the messages.
+In a split network, each feature holder computes the outputs of its bottom model for these places, and a label holder
+turns the outputs of all into probabilities. In a regression under encryption, both nodes with data know their own
+weights in clear text, and compute their share of the score; the sum says how likely the label 1 is.
+`flnet.rounds.vertical_predictions` carries the messages.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from flnet.algorithms.vertical.groups import Positions
 from flnet.algorithms.vertical.identifiers import normalised
 from flnet.algorithms.vertical.split_network import LabelHolder
 from flnet.algorithms.vertical.split_plan import SplitPlan
-from flnet.errors import TrainerError
+from flnet.errors import NotOffered, TrainerError
 from flnet.params.params import Array, PeerId, is_finite
 from flnet.protocol.messages import HyperParams
 from flnet.text import text
@@ -88,6 +90,42 @@ def outputs_for(
     if not is_finite(outputs):
         raise TrainerError(text("the outputs of the bottom model are not finite"))
     return outputs
+
+
+def score_share(trainer: VerticalTrainer, state: ModelState, rows: Positions, *, has_label: bool) -> Array:
+    """This node's share of the score z = X theta, (n, 1), as it is sent.
+
+    Args:
+        state: weights "theta" of this node's columns; with the label, after that of the constant.
+        rows: (n,) own rows.
+
+    Raises:
+        TrainerError: the trainer has other columns now, or a share is not finite.
+    """
+    if "theta" not in state.weights:
+        raise TrainerError(text("the model was trained by another method; begin a new numbering"))
+    theta = np.asarray(state.weights["theta"])
+    try:
+        x = np.asarray(trainer.features(rows), np.float64).reshape(len(rows), -1)
+    except NotOffered:
+        x = np.zeros((len(rows), 0))
+    constant = int(has_label)
+    if len(theta) != x.shape[1] + constant:
+        raise TrainerError(
+            text("the trainer has {columns} columns; its model is for {count}", x.shape[1], len(theta) - constant)
+        )
+    with np.errstate(over="ignore", invalid="ignore"):
+        share: Array = (x @ theta[constant:] + theta[:constant].sum()).astype(DTYPE)[:, None]
+    if not is_finite(share):
+        raise TrainerError(text("the scores of these rows are not finite"))
+    return share
+
+
+def regression_prediction(shares: Mapping[PeerId, Array]) -> Prediction:
+    """Probabilities (n, 2) of the labels 0 and 1, from the shares (n, 1) of both nodes with data."""
+    z = np.sum([share[:, 0].astype(np.float64) for share in shares.values()], axis=0)
+    positive = (1 + np.tanh(z / 2)) / 2  # 1 / (1 + exp(-z)), which cannot overflow
+    return Prediction(np.column_stack([1 - positive, positive]).astype(np.float32), "one_of")
 
 
 def prediction_from(

@@ -80,6 +80,6 @@ async def test_the_card_has_a_field_for_an_id_where_predictions_are_allowed(
         page = await load(client)
         forms = [form for form in page.all("form") if form["action"] == "/view/predict/MNIST"]
         assert len(forms) == expected, fields
-    vertical(node, predicts=False)
+    vertical(node, predicts=False, predictions_refused="c holds the key, and no ids")
     page = await load(client, "/view/predict/MNIST")
-    assert "Predictions are not allowed at this node" in page.text
+    assert "c holds the key, and no ids" in page.text
