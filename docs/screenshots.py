@@ -30,6 +30,7 @@ NAMES = ("north", "east", "south", "west")
 HOST = "127.0.0.1"
 TRAINER = "MNIST"
 COLOURS = 160  # of each picture; text stays sharp, and a picture has a third of its bytes
+VERTICAL_EPOCHS = 10  # of the demo
 WIDE, PHONE = 1180, 390
 TALLEST = 1500  # pixels; what lies below is left out
 PATIENCE_S = 180.0
@@ -61,6 +62,8 @@ def main() -> None:
         Camera(browser, mesh[0].address, asked.folder).all_views(mesh)
         with pinned_pair(asked.base_port + len(NAMES)) as (here, _):
             Camera(browser, here.address, asked.folder).who_waits(here)
+        with vertical_demo(asked.base_port + len(NAMES) + 2) as address:
+            Camera(browser, address, asked.folder).shoot("vertical", "/", part="article")
         browser.close()
     for path in sorted(asked.folder.glob("*.png")):
         print(f"{path.stat().st_size / 1000:6.0f} kB  {path.name}")
@@ -147,6 +150,33 @@ def pinned_pair(base_port: int) -> Iterator[tuple[Node, Node]]:
             for node in pair:
                 node.end()
             os.chdir(before)
+
+
+@contextmanager
+def vertical_demo(base_port: int) -> Iterator[str]:
+    """`flnet demo --vertical` after its last epoch: the address of the node with the label."""
+    clean = {key: value for key, value in os.environ.items() if not key.startswith("FLNET_")}
+    process = subprocess.Popen(  # noqa: S603  of this checkout
+        [sys.executable, "-m", "flnet", "demo", "--vertical", "--base-port", str(base_port)],
+        env=clean,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    address = f"http://{HOST}:{base_port}"
+
+    def is_over() -> bool:
+        try:
+            (job,) = httpx.get(f"{address}/jobs", trust_env=False).json()
+        except httpx.TransportError:
+            return False
+        return job["phase"] == "IDLE" and job["vertical"]["epochs"] == VERTICAL_EPOCHS
+
+    try:
+        until(is_over, "the epochs of the demo")
+        yield address
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
 
 
 def is_up(node: Node) -> bool:

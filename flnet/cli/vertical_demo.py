@@ -114,7 +114,7 @@ def _write_share(folder: Path, share: Share, rows: Array, x: Array, y: Array) ->
             diagnosis = [_CLASSES[y[row]]] if share.has_label else []
             writer.writerow([share.written.format(row + 1), *(f"{n:.6g}" for n in columns[row]), *diagnosis])
     lines = ['kind = "vertical"', f'data = "{CSV_FILE}"', f'id = "{share.id}"', "share_names = true"]
-    lines += ['target = "diagnosis"'] if share.has_label else []
+    lines += ["allow_predictions = true", *(['target = "diagnosis"'] if share.has_label else [])]
     (folder / f"{TRAINER}.toml").write_text("\n".join(lines) + "\n", "utf-8")
 
 

@@ -165,7 +165,7 @@ class VerticalHost(Trainer):
 
     @property
     def is_encrypted(self) -> bool:
-        """Whether it trains a regression under encryption."""
+        """Whether it trains an encrypted regression."""
         return self.trainer.method == ENCRYPTED
 
     # --- what it does not offer

@@ -9,7 +9,7 @@ compute, and gets all outputs itself.
 Nothing is repeated: a message that cannot be delivered, a refusal, or the end of the time ends a prediction with a
 reason, and the person may ask again. What peers say is checked here before it reaches a model.
 
-In a regression under encryption, outputs are the shares of the score that the two nodes with data compute from their
+In an encrypted regression, outputs are the shares of the score that the two nodes with data compute from their
 columns, and the label holder adds them up. The node with the key takes no part.
 """
 

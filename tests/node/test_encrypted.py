@@ -1,4 +1,4 @@
-"""Whole nodes that train a regression under encryption: two with columns, one with the key."""
+"""Whole nodes that train an encrypted regression: two with columns, one with the key."""
 
 from __future__ import annotations
 

@@ -449,7 +449,7 @@ async def test_the_noise_of_a_row_is_the_same_whoever_asks_however_often_and_wit
 
 @asynccontextmanager
 async def regressed(people: RegressionPeople, forbids: Sequence[str] = ()) -> AsyncIterator[Mesh]:
-    """A mesh that has trained a regression under encryption; the owners of data allow predictions, but for some."""
+    """A mesh that has trained an encrypted regression; the owners of data allow predictions, but for some."""
     for name in "ab":
         people.table(name).allows_predictions = name not in forbids
     async with vertical_mesh(people) as mesh:

@@ -2,7 +2,7 @@
 
 The asking holder turns ids into places in the order of common rows, which all holders have agreed on; ids stay with it.
 In a split network, each feature holder computes the outputs of its bottom model for these places, and a label holder
-turns the outputs of all into probabilities. In a regression under encryption, both nodes with data know their own
+turns the outputs of all into probabilities. In an encrypted regression, both nodes with data know their own
 weights in clear text, and compute their share of the score; the sum says how likely the label 1 is.
 `flnet.rounds.vertical_predictions` carries the messages.
 """

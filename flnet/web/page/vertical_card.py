@@ -22,7 +22,7 @@ EPOCHS_SHOWN = 12
 SHOWN_ABOVE = ("loss", "auc", "own_accuracy", "own_auc", "own_loss")  # of the figures of an epoch
 METHODS = {
     "split-network": text("split network"),
-    "encrypted-regression": text("regression under encryption"),
+    "encrypted-regression": text("encrypted regression"),
 }
 STAGES = {
     "asking": text("Asking who holds columns"),

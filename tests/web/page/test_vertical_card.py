@@ -85,7 +85,7 @@ def test_a_holder_of_the_label_alone_has_no_columns() -> None:
 
 
 def test_the_method_is_told_where_it_is_known() -> None:
-    assert (card(method="encrypted-regression").method, card().method) == ("regression under encryption", "")
+    assert (card(method="encrypted-regression").method, card().method) == ("encrypted regression", "")
 
 
 def test_how_holders_protect_what_they_send_is_told_in_the_words_of_the_reader() -> None:
