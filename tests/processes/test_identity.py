@@ -67,7 +67,8 @@ def test_a_node_that_lost_its_folder_is_another_one_until_a_person_forgets_the_o
     two.again(first)
     two.up(first)
     assert first.states() == {}
-    assert first.http.delete("/peers/n1").json() == []
+    left = first.http.delete("/peers/n1").json()
+    assert {one["fingerprint"] for one in left} <= {new}  # it may have announced itself again before the answer
     two.meshed(first, second)
     assert peer(first, "n1")["fingerprint"] == new
 
