@@ -288,7 +288,7 @@ class VerticalCampaign:
             if self._is_whole(epoch):
                 break
             assert self._closed() <= epoch, f"epoch {self._closed()} has ended, but {epoch} was to be trained"
-            assert min(models.closed for models in self._models().values()) >= epoch - 1, (
+            assert min(max(models.ended, default=-1) for models in self._models().values()) >= epoch - 1, (
                 "more than one epoch is lost"
             )
             self._trigger(starter)
@@ -352,17 +352,19 @@ class VerticalCampaign:
         return models
 
     def _closed(self) -> int:
-        """The newest epoch that has ended at all nodes that answer."""
+        """The newest epoch that has ended, as far as nodes answer: one that was killed before it heard so is behind."""
         epochs = []
         for node in self.harness.nodes:
             try:
                 epochs.append(node.job(T)["vertical"]["epochs"] - 1)
             except httpx.TransportError:
                 continue
-        return min(epochs, default=-1)
+        return max(epochs, default=-1)
 
     def _is_whole(self, epoch: int) -> bool:
-        return {model.closed for model in self._models().values()} == {epoch}
+        """Whether an epoch has ended, and all have saved its models, also those that were killed before they heard so."""
+        models = self._models().values()
+        return max(model.closed for model in models) == epoch and all(epoch in model.ended for model in models)
 
     def _is_dead(self, name: str) -> bool:
         return self.nodes[name].process.poll() is not None
