@@ -18,11 +18,10 @@ import numpy as np
 
 from flnet.datasets.archives import TarEntry, tar_entries
 from flnet.datasets.labelled import Labelled, Rows, fingerprint, read_npz
+from flnet.datasets.pictures import Unreadable, decoded
 from flnet.datasets.split import dealt_counts, own_published, own_rows, stored_split, with_partition
 from flnet.text import text
 from flnet.trainer import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
-
-from ._pictures import Unreadable, decoded
 
 SHAPE = (32, 32, 3)
 CLASSES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
@@ -226,7 +225,7 @@ def _jpegs(path: Path) -> tuple[_Side, _Side]:
 
 def _decoded(file: bytes, what: str) -> Array:
     try:
-        return decoded(io.BytesIO(file), "RGB", 32)
+        return decoded(io.BytesIO(file), (32, 32), "rgb")
     except Unreadable as exc:
         raise TrainerError(text("{path} is damaged: {reason}", what, exc)) from exc
 

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Literal
 
 import numpy as np
 
 from flnet.datasets.files import replacing
 from flnet.datasets.labelled import read_npz
-from flnet.text import text
-from flnet.trainer import Array, DataMissing, TrainerError
-
-_FAULTS = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)  # as Pillow's decoders raise them
-
-
-class Unreadable(Exception):
-    """A file that holds no whole picture; the text says what is wrong with it."""
+from flnet.datasets.pictures import Unreadable, decoded
+from flnet.trainer import Array, TrainerError
 
 
 @dataclass(frozen=True)
@@ -31,31 +22,6 @@ class Pictures:
     images: Array
     readable: Array
     faults: Mapping[int, str]
-
-
-def decoded(file: Path | IO[bytes], mode: Literal["L", "RGB"], side: int) -> Array:
-    """One picture squeezed to side x side pixels: uint8 (side, side) in grey, (side, side, 3) in colour.
-
-    Raises:
-        Unreadable: the file is damaged, cut off, or no picture.
-        DataMissing: Pillow is not installed.
-    """
-    try:
-        from PIL import Image  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  not for all data
-    except ImportError as exc:
-        what = text("the pictures are JPEG or PNG files, and Pillow, which reads those, is not installed")
-        raise DataMissing(what, text("install it: pip install {package}", '"flnet[tensorflow]"')) from exc
-    try:
-        with Image.open(file) as picture:
-            picture.draft(
-                mode, (2 * side, 2 * side)
-            )  # a JPEG is decoded at an eighth of its size where that will do
-            small = picture.convert(mode)
-            if small.size != (side, side):
-                small = small.resize((side, side), Image.Resampling.LANCZOS)
-            return np.array(small, np.uint8)
-    except (*_FAULTS, Image.DecompressionBombError) as exc:
-        raise Unreadable(str(exc) or type(exc).__name__) from exc
 
 
 def grey_pictures(root: Path, names: Sequence[str], side: int, cache: Path) -> Pictures:
@@ -75,7 +41,7 @@ def grey_pictures(root: Path, names: Sequence[str], side: int, cache: Path) -> P
             stamp = (state.st_size, state.st_mtime_ns)
             old = known.get(name)
             fresh = old is not None and old[0] == stamp
-            images[place] = old[1] if old is not None and fresh else decoded(root / name, "L", side)
+            images[place] = old[1] if old is not None and fresh else decoded(root / name, (side, side), "grey")
             stamps[name] = stamp
         except (Unreadable, OSError) as exc:
             faults[place] = str(exc)

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 import io
 import math
-import struct
-import warnings
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -19,8 +16,9 @@ from typing import Any, get_args
 import numpy as np
 
 from flnet.compute.export import formats_of, which_alone
+from flnet.datasets.pictures import Colour, Unreadable, decoded
 from flnet.datasets.tables import ABSENT
-from flnet.errors import InputRefused, NotOffered, TrainerError
+from flnet.errors import DataMissing, InputRefused, NotOffered, TrainerError
 from flnet.params.params import Array
 from flnet.text import text
 from flnet.trainer import InCoarse, InputSpec, Kind, Meaning, Prediction, Trainer
@@ -407,7 +405,6 @@ def _shown(shape: Sequence[Any]) -> str:
 
 MAX_BYTES = 8 * 1024 * 1024  # of a file
 MAX_PIXELS = 40_000_000  # of a picture: a few kilobytes can stand for any number of them
-_FAULTS = (OSError, SyntaxError, ValueError, EOFError, struct.error, zlib.error)  # as Pillow's decoders raise them
 
 
 def picture_input(data: bytes, spec: InputSpec) -> Array:
@@ -423,40 +420,14 @@ def picture_input(data: bytes, spec: InputSpec) -> Array:
         )
     if not 0 < len(data) <= MAX_BYTES:
         raise InputRefused(text("the picture has {count} bytes; expected 1 to {most}", len(data), MAX_BYTES))
-    pixels = _decoded(data, (spec.shape[1], spec.shape[0]), "RGB" if spec.shape[2:] == (3,) else "L")
+    height, width = spec.shape[:2]
+    colour: Colour = "rgb" if spec.shape[2:] == (3,) else "grey"
+    try:
+        pixels = decoded(io.BytesIO(data), (width, height), colour, most=MAX_PIXELS)
+    except Unreadable as exc:
+        raise InputRefused(text("the picture cannot be read: {reason}", exc)) from exc
+    except DataMissing as exc:
+        raise NotOffered(text("{reason}; send numbers as inputs", exc.missing)) from exc
     low = 0.0 if spec.low is None else spec.low
     high = 255.0 if spec.high is None else spec.high
     return (low + (high - low) * (pixels.astype(np.float32) / 255)).reshape(1, *spec.shape).astype(np.float32)
-
-
-def _decoded(data: bytes, size: tuple[int, int], mode: str) -> Array:
-    try:
-        from PIL import Image, UnidentifiedImageError  # noqa: PLC0415  only for who hands in pictures
-    except ImportError as exc:
-        raise NotOffered(text("pictures need Pillow, which is not installed; send numbers as inputs")) from exc
-    bombs = (Image.DecompressionBombError, Image.DecompressionBombWarning)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            picture = Image.open(io.BytesIO(data), formats=("PNG", "JPEG"))
-        with picture:
-            if picture.width * picture.height > MAX_PIXELS:
-                raise InputRefused(
-                    text(
-                        "the picture has {width} x {height} pixels; {words}", picture.width, picture.height, _LIMIT
-                    )
-                )
-            picture.draft(mode, (2 * size[0], 2 * size[1]))  # a JPEG need not be decoded at its full size
-            small = picture.convert(mode)
-            if small.size != size:
-                small = small.resize(size, Image.Resampling.LANCZOS)
-            return np.array(small, np.uint8)
-    except UnidentifiedImageError as exc:
-        raise InputRefused(text("the picture is neither a PNG nor a JPEG file")) from exc
-    except bombs as exc:
-        raise InputRefused(text("the picture is far too large; {words}", _LIMIT)) from exc
-    except _FAULTS as exc:
-        raise InputRefused(text("the picture cannot be read as PNG or JPEG: {reason}", str(exc)[:200])) from exc
-
-
-_LIMIT = text("expected at most {most} in all", f"{MAX_PIXELS:,}")

@@ -12,19 +12,18 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import warnings
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
 
 import numpy as np
 
 from flnet.datasets.files import replacing
 from flnet.datasets.labelled import Labelled, Rows, fingerprint, shard
 from flnet.datasets.no_code import OwnImages, OwnLabels, counted
+from flnet.datasets.pictures import Colour, Unreadable, decoded
 from flnet.datasets.samples import is_sample
 from flnet.datasets.split import (
     FolderSplit,
@@ -43,14 +42,8 @@ from flnet.params.params import Array
 from flnet.text import joined, text
 from flnet.trainer import DataInfo, TrainerSettings
 
-MAX_PIXELS = 64_000_000  # of one image: beyond the largest detector of radiography, far below a bomb
 SPLIT_FILE = "split-images.npz"  # in the trainer's own folder
 _VERSION = 1  # of the way in which an image becomes bytes
-Colour = Literal["grey", "rgb"]
-
-
-class Unreadable(Exception):
-    """A file is no complete picture; the text says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -97,54 +90,6 @@ def decoded_once(root: Path, files: Sequence[Path], size: int, colour: Colour, f
     return known
 
 
-def decode(file: Path, size: int, colour: Colour) -> Array:
-    """One image file, resized to size x size pixels.
-
-    Raises:
-        Unreadable: it is damaged, cut off, too large, or neither JPEG nor PNG.
-        DataMissing: Pillow is not installed.
-    """
-    image_module, ops = _pillow()
-    try:
-        with _quiet(image_module), image_module.open(file, formats=("JPEG", "PNG")) as opened:
-            width, height = opened.size
-            if width * height > MAX_PIXELS:
-                raise Unreadable(
-                    text("it has {width} x {height} pixels; at most {most} are decoded", width, height, MAX_PIXELS)
-                )
-            opened.draft("L" if colour == "grey" else "RGB", (2 * size, 2 * size))
-            upright = ops.exif_transpose(opened)
-            if upright.mode.startswith("I"):  # 16 bits a pixel, as X-rays have: plain conversion would cut them
-                deep = np.asarray(upright).astype(np.float64) / 257
-                upright = image_module.fromarray(deep.clip(0, 255).astype(np.uint8))
-            small = upright.convert("L" if colour == "grey" else "RGB")
-            return np.array(small.resize((size, size), image_module.Resampling.LANCZOS), np.uint8)
-    except Unreadable:
-        raise
-    except (image_module.DecompressionBombError, image_module.DecompressionBombWarning) as exc:
-        raise Unreadable(text("it has too many pixels; at most {most} are decoded", MAX_PIXELS)) from exc
-    except Exception as exc:  # decoders raise whatever their format brings about
-        raise Unreadable(str(exc).replace(str(file), "it")[:200] or type(exc).__name__) from exc
-
-
-def _pillow() -> tuple[Any, Any]:
-    try:
-        from PIL import Image, ImageOps  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415
-    except ImportError as exc:
-        what = text("images are read with Pillow, which is not installed")
-        raise DataMissing(what, text("install it: pip install {package}", '"flnet[images]"')) from exc
-    return Image, ImageOps
-
-
-@contextmanager
-def _quiet(image_module: Any) -> Iterator[None]:
-    """Suppress Pillow's warnings, but make the warning about decompression bombs an error."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        warnings.simplefilter("error", image_module.DecompressionBombWarning)
-        yield
-
-
 def _key(files: Sequence[Path], names: Sequence[str], shape: tuple[int, ...]) -> str:
     total = hashlib.sha256(f"{_VERSION} {shape}".encode())
     for file, name in zip(files, names, strict=True):
@@ -166,7 +111,7 @@ def _decode_all(
         images = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.uint8, shape=shape)
         for place, file in enumerate(files):
             try:
-                images[place] = decode(file, shape[1], colour)
+                images[place] = decoded(file, (shape[2], shape[1]), colour)
             except Unreadable as exc:
                 faults[names[place]] = str(exc)
         images.flush()

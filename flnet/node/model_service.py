@@ -103,6 +103,7 @@ def _inputs(chosen: SelectedModel, declared: Declaration, is_operator: bool) -> 
         lines += ["| | |", "| --- | --- |", f"| inputs | {spec.kind}, {shape} numbers (float32) |"]
         lines += [f"| range | {_range(spec)} |"]
         lines += [f"| in words | {_plain(spec.hint)} |"] if spec.hint else []
+        lines += [f"| pictures | {_squeezed(spec)} |"] if spec.kind == "image" else []
         lines += ["", *_columns(spec, declared, is_operator)]
     if classes:
         order = "; ".join(f"{place}: {_plain(name)}" for place, name in enumerate(classes))
@@ -115,6 +116,22 @@ def _range(spec: InputSpec) -> str:
         return "any finite number"
     low, high = ("any number" if bound is None else f"{bound:g}" for bound in (spec.low, spec.high))
     return f"{low} to {high}"
+
+
+def _squeezed(spec: InputSpec) -> str:
+    """How flnet makes inputs of picture files (`flnet.datasets.pictures`): another filter gives other figures."""
+    height, width = spec.shape[:2]
+    low, high = _ends(spec)
+    colours = "RGB" if spec.shape[2:] == (3,) else "grey"
+    return (
+        f"turned upright, made {colours}, squeezed to {width} x {height} pixels by Lanczos resampling, "
+        f"and 0 to 255 brought to {low:g} to {high:g}"
+    )
+
+
+def _ends(spec: InputSpec) -> tuple[float, float]:
+    """What black and white become, as in `picture_input`."""
+    return 0.0 if spec.low is None else spec.low, 255.0 if spec.high is None else spec.high
 
 
 def _columns(spec: InputSpec, declared: Declaration, is_operator: bool) -> list[str]:
@@ -218,14 +235,42 @@ def _loading(stem: str, chosen: SelectedModel, declared: Declaration) -> list[st
         "```python",
         "import numpy as np",
         "import onnxruntime",
+        *(_reading_pictures(spec) if spec.kind == "image" else []),
         "",
         f'model = onnxruntime.InferenceSession("{stem}.onnx")',
-        f"inputs = np.full({(1, *spec.shape)}, {spec.low or 0.0:g}, np.float32)  # put your own values here",
+        f"inputs = np.full({(1, *spec.shape)}, {spec.low or 0.0:g}, np.float32)  # {_own_values(spec)}",
         f"classes = {json.dumps(list(chosen.figures['classes']))}",
         "(values,) = model.run(None, {model.get_inputs()[0].name: inputs})",
         "for row in values:",
         "    print(dict(zip(classes or range(len(row)), row.tolist())))",
         "```",
+    ]
+
+
+def _own_values(spec: InputSpec) -> str:
+    return 'or picture("NAME.jpg")' if spec.kind == "image" else "put your own values here"
+
+
+def _reading_pictures(spec: InputSpec) -> list[str]:
+    """A function that makes an input of a picture file, step by step as `flnet.datasets.pictures` does."""
+    height, width = spec.shape[:2]
+    low, high = _ends(spec)
+    mode = "RGB" if spec.shape[2:] == (3,) else "L"
+    return [
+        "",
+        "",
+        "def picture(path):  # pip install pillow",
+        "    from PIL import Image, ImageOps",
+        "",
+        "    with Image.open(path) as opened:",
+        f'        opened.draft("{mode}", ({2 * width}, {2 * height}))',
+        "        upright = ImageOps.exif_transpose(opened)",
+        '        if upright.mode.startswith("I"):  # 16 bits a pixel',
+        "            upright = Image.fromarray((np.asarray(upright) / 257).clip(0, 255).astype(np.uint8))",
+        f'        small = upright.convert("{mode}").resize(({width}, {height}), Image.Resampling.LANCZOS)',
+        f"    values = {low:g} + ({high:g} - {low:g}) * (np.asarray(small, np.float32) / 255)",
+        f"    return values.reshape{(1, *spec.shape)}.astype(np.float32)",
+        "",
     ]
 
 

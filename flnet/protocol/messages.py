@@ -94,8 +94,8 @@ class _Short(reprlib.Repr):
 _SHORT = _Short()
 
 
-def _shortened(text: str) -> str:
-    return text if len(text) <= 60 else text[:57] + "..."
+def _shortened(value: str) -> str:
+    return value if len(value) <= 60 else value[:57] + "..."
 
 
 # Forms of parameters that a node may accept; of int8, with one scale for an array, or one for each block of 256 numbers.

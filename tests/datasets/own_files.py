@@ -73,3 +73,20 @@ def two_clouds(count: int = 200, seed: int = 0) -> list[list[object]]:
         a, b = chance.normal(shift), 100 + 20 * chance.normal(shift)
         rows.append([round(a, 3), round(b, 3), ("no", "yes")[i % 2]])
     return rows
+
+
+def in_every_form(folder: Path) -> dict[str, Path]:
+    """Files whose pixels depend on how they are read: orientation, depth, transparency, palette, a large JPEG."""
+    folder.mkdir()
+    chance = np.random.default_rng(0)
+    colours = chance.integers(0, 256, (300, 200, 3)).astype(np.uint8)
+    colours[:100] //= 4  # another top than bottom
+    files = {name: folder / name for name in ("turned.jpg", "deep.png", "clear.png", "palette.png", "large.jpg")}
+    exif = Image.Exif()
+    exif[0x0112] = 6  # held upright, as most photographs of telephones
+    Image.fromarray(colours).save(files["turned.jpg"], exif=exif)
+    Image.fromarray(chance.integers(0, 65536, (40, 30)).astype(np.uint16)).save(files["deep.png"])
+    Image.fromarray(np.dstack([colours, colours[:, :, 0]])).save(files["clear.png"])
+    Image.fromarray(colours).quantize(16).save(files["palette.png"])
+    Image.fromarray(colours.repeat(4, 0).repeat(4, 1)).save(files["large.jpg"])
+    return files

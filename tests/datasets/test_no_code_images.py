@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import struct
-import sys
-import zlib
 from pathlib import Path
 
 import numpy as np
 import pytest
-from PIL import Image
 
 from flnet.datasets import no_code_images as image_cache
-from flnet.datasets.no_code_images import ImageData, Unreadable, decode, decoded_once, load_images
+from flnet.datasets.no_code_images import ImageData, decoded_once, load_images
+from flnet.datasets.pictures import decoded
 from flnet.datasets.split import stored_split
 from flnet.errors import DataMissing, TrainerError
 from tests.datasets.own_files import class_folders, images, node, picture, save
@@ -149,80 +146,7 @@ def test_what_is_no_folder_of_classes_is_told(
         load_images(images(), node(tmp_path))
 
 
-# Image files decoded once: what becomes of sizes, colours and depths, of damaged files, and of the cache.
-
-
-def test_an_image_is_squeezed_to_one_size(tmp_path: Path) -> None:
-    pixels = np.zeros((20, 40, 3), np.uint8)
-    pixels[:, :20] = (250, 0, 0)
-    small = decode(save(tmp_path / "a.png", pixels), 8, "rgb")
-    assert small.shape == (8, 8, 3)
-    assert small.dtype == np.uint8
-    assert small[:, 0].tolist() == [[250, 0, 0]] * 8
-    assert small[:, 7].tolist() == [[0, 0, 0]] * 8
-    assert decode(tmp_path / "a.png", 8, "grey").shape == (8, 8)
-
-
-def test_sixteen_bits_a_pixel_keep_their_range(tmp_path: Path) -> None:
-    deep = np.array([[0, 65535], [32896, 257]], np.uint16).repeat(8, 0).repeat(8, 1)
-    small = decode(save(tmp_path / "x.png", deep), 16, "grey")
-    assert (small[0, 0], small[0, 15], small[15, 0], small[15, 15]) == (0, 255, 128, 1)
-
-
-def test_a_photo_is_turned_upright(tmp_path: Path) -> None:
-    pixels = np.zeros((16, 16, 3), np.uint8)
-    pixels[:8] = 255
-    exif = Image.Exif()
-    exif[0x0112] = 3  # upside down
-    Image.fromarray(pixels).save(tmp_path / "a.jpg", exif=exif)
-    small = decode(tmp_path / "a.jpg", 8, "grey")
-    assert small[0].max() < 50
-    assert small[7].min() > 200
-
-
-def bomb(path: Path, side: int) -> Path:
-    """A PNG of a few bytes that says it has side x side pixels."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    head = chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0))
-    path.write_bytes(
-        b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", zlib.compress(b"\0" * 100)) + chunk(b"IEND", b"")
-    )
-    return path
-
-
-@pytest.mark.parametrize("side", [8_001, 9_500, 60_000])
-def test_a_bomb_is_not_decoded(tmp_path: Path, side: int) -> None:
-    with pytest.raises(Unreadable, match="pixels; at most 64000000 are decoded"):
-        decode(bomb(tmp_path / "bomb.png", side), 8, "rgb")
-
-
-@pytest.mark.parametrize("content", [b"", b"no picture", b"\xff\xd8\xff\xe0" + b"\0" * 50, b"GIF89a\x01\0\x01\0"])
-def test_what_is_no_picture_is_unreadable(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "a.jpg"
-    path.write_bytes(content)
-    with pytest.raises(Unreadable) as fault:
-        decode(path, 8, "rgb")
-    assert str(path) not in str(fault.value)
-
-
-@pytest.mark.parametrize("ending", ["jpg", "png"])
-def test_a_picture_cut_off_or_changed_anywhere_is_read_or_unreadable(tmp_path: Path, ending: str) -> None:
-    whole = save(tmp_path / f"a.{ending}", picture(0, 0)).read_bytes()
-    chance = np.random.default_rng(0)
-    unreadable = 0
-    for length in range(0, len(whole), max(1, len(whole) // 40)):
-        changed = bytearray(whole)
-        changed[int(chance.integers(len(whole)))] ^= 255
-        for content in (whole[:length], bytes(changed)):
-            (tmp_path / f"b.{ending}").write_bytes(content)
-            try:
-                decode(tmp_path / f"b.{ending}", 8, "rgb")
-            except Unreadable:
-                unreadable += 1
-    assert unreadable > 30
+# Image files decoded once: what becomes of the cache.
 
 
 def test_what_was_decoded_is_mapped_from_disk_at_the_next_start(
@@ -233,7 +157,7 @@ def test_what_was_decoded_is_mapped_from_disk_at_the_next_start(
     assert isinstance(first.images, np.memmap)
     assert not first.images.flags.writeable
     assert [path.name for path in tmp_path.glob("images-*.part")] == []
-    monkeypatch.setattr(image_cache, "decode", lambda *_: pytest.fail("decoded again"))
+    monkeypatch.setattr(image_cache, "decoded", lambda *_: pytest.fail("decoded again"))
     assert np.array_equal(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images, first.images)
 
 
@@ -261,15 +185,6 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     files = [save(tmp_path / "d/a.png", picture(0, 0))]
     with pytest.raises(TrainerError, match="the decoded images cannot be kept in"):
         decoded_once(tmp_path, files, 8, "rgb", tmp_path / "absent")
-
-
-def test_without_pillow_it_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = save(tmp_path / "a.png", picture(0, 0))
-    monkeypatch.setitem(sys.modules, "PIL", None)
-    with pytest.raises(
-        DataMissing, match=r'Pillow, which is not installed; install it: pip install "flnet\[images'
-    ):
-        decode(path, 8, "rgb")
 
 
 def moved_into_parts(root: Path, every: int = 4, of_training: str = "train") -> None:
@@ -361,7 +276,7 @@ def test_where_the_kept_split_leaves_no_test_the_new_one_is_offered(tmp_path: Pa
     before = load_images(images(), node(tmp_path))
     held_back = contents(before, "test")
     for path in root.glob("*/*"):
-        if decode(path, 8, "rgb").tobytes() in held_back:
+        if decoded(path, (8, 8), "rgb").tobytes() in held_back:
             path.unlink()
     moved_into_parts(root)
     with pytest.raises(DataMissing, match=r"0 in test; bring more images, .*; to split all of them anew, stop"):

@@ -20,6 +20,7 @@ from safetensors.numpy import load
 
 from flnet.algorithms.fl_protector import Increment
 from flnet.compute.export import OnnxGraph
+from flnet.compute.prediction import picture_input
 from flnet.compute.verbs import TrainerRequest
 from flnet.errors import InputRefused, InvalidMessage, NotOffered, NotReady, OwnMachineOnly, UnknownModel
 from flnet.node.interface import PredictionInput
@@ -32,6 +33,7 @@ from flnet.store.memory import MemoryStore
 from flnet.trainer import GroupFindings, Grouping, InCoarse, InputSpec, LabelFindings, Method, Prediction, Trainer
 from flnet.web.api.models import GroupsView, LabelsView, PredictionView
 from tests.compute.inline_queue import InlineQueue
+from tests.datasets.own_files import in_every_form
 from tests.node.mesh import MNIST_3_7, Linear, mesh_of
 from tests.node.predicting import Predictor
 
@@ -320,6 +322,41 @@ async def test_the_code_on_a_card_loads_the_files_and_runs(tmp_path: Path) -> No
         ]
         assert "'head': ((1,), dtype('float32'))" in arrays.stdout
         assert model.stdout == "{'<three>': -9.0, 'seven': -8.0}\n"
+
+
+class OfPictures(Predictor):
+    """Takes pictures, and gives the mean of the upper half and that of the lower half."""
+
+    def input_spec(self) -> InputSpec:
+        return InputSpec("image", (6, 4, 3), -1, 1)
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        halves = np.zeros((72, 2), np.float32)
+        halves[:36, 0] = halves[36:, 1] = 1 / 36
+        return OnnxGraph("halves", (6, 4, 3)).flatten().dense(halves, np.zeros(2, np.float32)).to_bytes()
+
+
+async def test_a_card_of_pictures_has_code_that_reads_them_as_the_node_does(tmp_path: Path) -> None:
+    pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    forms = in_every_form(tmp_path / "forms")
+    async with alone(OfPictures(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        file = await node.export(MNIST_3_7, digest, "onnx", same_machine=True)
+        (tmp_path / file.file_name).write_bytes(file.body)
+        card = await card_of(node, digest)
+    words = (
+        "turned upright, made RGB, squeezed to 4 x 6 pixels by Lanczos resampling, and 0 to 255 brought to -1 to 1"
+    )
+    assert f"| pictures | {words} |" in card
+    code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[1]
+    for name, path in forms.items():
+        own = f'{code}\nnp.save("own.npy", picture({str(path)!r}))\n'
+        done = subprocess.run(
+            [sys.executable, "-c", own], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert done.stdout.count("-1.0") == 2
+        expected = picture_input(path.read_bytes(), OfPictures(1.0).input_spec())
+        assert np.allclose(np.load(tmp_path / "own.npy"), expected, atol=1e-6), name
 
 
 async def test_a_card_says_what_goes_in_and_what_comes_out() -> None:
