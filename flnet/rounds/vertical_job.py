@@ -98,6 +98,9 @@ class VerticalJob(BaseJob[VerticalRound]):
         self._sessions = self._tries = 0
         self._ended = ("", False)  # the last session, and whether its epoch has ended
         self._left_behind: Set[PeerId] = frozenset()  # who may not know it
+        self._trained: int | None = (
+            None  # the epoch whose end this node, its initiator, did not hear before a restart
+        )
         self._next_offer: VerticalReceived | None = None  # of another holder, while the epoch is about to end here
 
     def _view_of_holders(self) -> Mapping[str, Any]:
@@ -300,7 +303,8 @@ class VerticalJob(BaseJob[VerticalRound]):
         self._sessions += 1
         session = f"{self.settings.run or self.settings.my_id}.{self._sessions}"
         key = RoundKey(self.number + 1, self.settings.my_id)
-        self.round = VerticalRound(self._parts, self.models, key, _name(session), afresh=afresh, why=why)
+        parts, models, trained = self._parts, self.models, self._trained
+        self.round = VerticalRound(parts, models, key, _name(session), afresh=afresh, why=why, trained=trained)
         return self.round.start()
 
     def _begin_next(self) -> list[Effect]:
@@ -317,7 +321,7 @@ class VerticalJob(BaseJob[VerticalRound]):
         assert round is not None
         self._ended, self._left_behind = (round.session, round.has_ended), frozenset(round.left_behind)
         if round.has_ended:
-            self._tries = 0
+            self._tries, self._trained = 0, None
         if round.has_ended or not round.is_mine or not round.session:
             return []
         self._tries += 1
@@ -425,13 +429,19 @@ class VerticalJob(BaseJob[VerticalRound]):
         self.models.declare(self._ids())
         if before is None or past is None or past.open_record is None:
             return []
-        was_mine = past.is_mine and Phase(before.snapshot["phase"]) in (Phase.ALIGNING, Phase.TRAINING)
-        past.record.outcome = text("abandoned: {reason}", text("{peer} was restarted", self.settings.my_id))
+        phase = Phase(before.snapshot["phase"])
+        has_ended = bool(past.record.contributors)  # whoever has not heard so can go on from its end
+        outcome = text("abandoned: {reason}", text("{peer} was restarted", self.settings.my_id))
+        past.record.outcome = (
+            text("epoch {epoch} of the models has ended", self.models.closed) if has_ended else outcome
+        )
         past.record.error = None
         self.history.add(past.record)
         past.drop_record()
-        if not was_mine or self.series.paused:
+        if has_ended or not past.is_mine or phase not in (Phase.ALIGNING, Phase.TRAINING) or self.series.paused:
             return []
+        newest = max(self.models.ended, default=-1)
+        self._trained = newest if phase is Phase.TRAINING and newest > self.models.closed else None
         if self.models.holders:
             self.series.restart_round()
             return []
@@ -441,6 +451,7 @@ class VerticalJob(BaseJob[VerticalRound]):
     def _give_up_series(self, left: int, reason: str) -> list[Effect]:
         """Leave out the epochs that are left of a series, and say why."""
         self.series.give_up()
+        self._trained = None
         words = text("{count} further epochs are left out: {reason}", left, reason)
         return [self.save(), *([self.tell("series_stopped", words, left_out=left)] if left else [])]
 

@@ -78,6 +78,7 @@ class VerticalRound(BaseRound):
         *,
         afresh: bool = False,
         why: str = "",
+        trained: int | None = None,
     ) -> None:
         super().__init__(parts, key, RoundRecord(key, why=why), Phase.ALIGNING)
         self.session, self.begin = session, None
@@ -85,7 +86,7 @@ class VerticalRound(BaseRound):
         self.has_ended = self.tries_again = False
         self.turn: VerticalDone | None = None
         self.left_behind: set[PeerId] = set()
-        self._models, self._afresh = models, afresh
+        self._models, self._afresh, self._trained = models, afresh, trained
         self._asked: set[PeerId] = set()
         self._positions: dict[PeerId, PositionPart] = {}
         self._absent: dict[PeerId, str] = {}
@@ -345,6 +346,8 @@ class VerticalRound(BaseRound):
         except PeerError as exc:
             again = not self._silent.isdisjoint(before)  # another holder may have noticed it first
             return [CancelTimer(ANSWERS), *self.abandon(exc.message, again=again), *told]
+        if self._trained is not None and closed >= self._trained:
+            return [*self._has_ended_already(closed), *told]
         mine = positions[self._settings.my_id]
         is_aligned = _is_aligned(positions)
         seeds = [positions[peer].seed for peer in sorted(positions) if positions[peer].checkpoints]
@@ -361,6 +364,11 @@ class VerticalRound(BaseRound):
             if peer != self._settings.my_id:
                 self.links.say(peer, begin)
         return [CancelTimer(ANSWERS), *self._begin(begin), *told]
+
+    def _has_ended_already(self, epoch: int) -> list[Effect]:
+        """The epoch that was asked for has ended at all holders, and only this node had not heard so: train no other."""
+        self._models.closed, self.has_ended = epoch, True
+        return self.abandon(text("epoch {epoch} of the models has ended", epoch))
 
     def _leave_out(self, peers: Sequence[PeerId]) -> list[Effect]:
         """Leave out holders that were not there when the models began: they would have to begin again for them."""
@@ -569,7 +577,8 @@ class VerticalRound(BaseRound):
         part = AbandonPart(reason=str(reason)[:MAX_REASON], again=again)
         message = self._settings.message(VerticalMessage, self.key, session=self.session, parts=(part,))
         sent: list[Effect] = [Send(to, message)] if to else []
-        return [*sent, *self._end(text("abandoned: {reason}", reason), again=again, error=reason)]
+        words = reason if self.has_ended else text("abandoned: {reason}", reason)
+        return [*sent, *self._end(words, again=again, error=reason)]
 
     def ask(self, peer: PeerId) -> list[Effect]:
         """Find out whether a holder that begins another epoch is still in this one; if not, it refuses the message."""

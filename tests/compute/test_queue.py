@@ -372,7 +372,7 @@ async def test_refusals_come_as_what_they_are(compute: str, bench: MakeBench, fo
     odd = predicting(folder, "ODD", "return Prediction(np.ones((1, 2)))")
     queue = bench(compute).queue
     _, start = await queue.call(DIGITS, PrepareRequest())
-    with pytest.raises(InputRefused, match="neither a PNG nor a JPEG"):
+    with pytest.raises(InputRefused, match="neither a JPEG nor a PNG"):
         await queue.call(DIGITS, PredictRequest(start, b"nonsense"))
     with pytest.raises(InputRefused, match=r"shape \[1, 2\]; expected \[n, 28, 28\]"):
         await queue.call(DIGITS, PredictRequest(start, np.zeros((1, 2), np.float32)))

@@ -282,17 +282,12 @@ class VerticalCampaign:
         assert answer.status_code in (202, 409), f"{name} starts no epoch: {answer.text}"
 
     def _to_its_end(self, starter: str, epoch: int) -> None:
-        """Ask for the epoch until it has ended everywhere, and compare its models.
-
-        An initiator that was killed when the others had ended the epoch, and did not hear so, trains the next one.
-        """
-        most = epoch + 1
+        """Ask for the epoch until it has ended everywhere, and compare its models."""
         for _ in range(MOST_TRIES):
             until(self._is_at_rest, f"rest before or after epoch {epoch}")
-            assert self._closed() <= most, f"epoch {self._closed()} has ended, but {epoch} was to be trained"
-            epoch = max(epoch, self._closed())
             if self._is_whole(epoch):
                 break
+            assert self._closed() <= epoch, f"epoch {self._closed()} has ended, but {epoch} was to be trained"
             assert min(max(models.ended, default=-1) for models in self._models().values()) >= epoch - 1, (
                 "more than one epoch is lost"
             )
@@ -312,8 +307,7 @@ class VerticalCampaign:
         if self._undisturbed is None:
             self._undisturbed = Undisturbed(labels.seed)
         rows = {peer: np.asarray(model.rows) for peer, model in models.items()}
-        while self._undisturbed.closed < epoch:
-            bottoms, top = self._undisturbed.epoch(self._trainers(), rows, labels.alignment)
+        bottoms, top = self._undisturbed.epoch(self._trainers(), rows, labels.alignment)
         for what, got, expected in (
             ("alignments", {model.alignment for model in models.values()}, {labels.alignment}),
             ("bottom models", {str(peer): model.ended[epoch].bottom for peer, model in models.items()}, bottoms),

@@ -71,3 +71,36 @@ def test_every_run_ends_in_a_whole_epoch_or_a_stated_reason(seed: int) -> None:
                 assert outcome.endswith("has ended") or len(outcome.removeprefix("abandoned: ")) > 10, record
     finally:
         cluster.end()
+
+
+@pytest.mark.parametrize("starter", [PeerId("n00"), LABEL])
+@pytest.mark.parametrize("seed", range(3))
+def test_one_click_is_one_epoch_though_the_initiator_is_killed_when_it_ends(starter: PeerId, seed: int) -> None:
+    """It has run all its steps, the epoch ends at the label holder, and it has not heard so, or has not told all."""
+    cluster = VerticalCluster(seed)
+    try:
+        cluster.begin()
+        cluster.run_for(5)
+        cluster.trigger(starter)
+        cluster.run_until_idle(60)
+        assert max(cluster.reports) == 0
+        cluster.trigger(starter)
+        for _ in range(100_000):
+            cluster.run_for(0.0005)
+            if 1 in cluster.reports:
+                break
+        assert cluster.job(starter).busy
+        assert max(cluster.job(starter).models.ended) == 1
+        cluster.back(cluster.kill(starter))
+        cluster.run_for(60)
+        assert cluster.run_until_idle(60)
+        assert set(cluster.reports) == {0, 1}
+        assert cluster.job(starter).models.closed == 1
+        assert {max(cluster.job(name).models.ended) for name in cluster.nodes} == {1}
+        last = cluster.job(starter).records()[-1]
+        assert (last["outcome"], last["error"]) == ("epoch 1 of the models has ended", None)
+        cluster.trigger(starter)
+        cluster.run_until_idle(60)
+        assert {cluster.job(name).models.closed for name in cluster.nodes} == {2}
+    finally:
+        cluster.end()
