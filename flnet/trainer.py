@@ -652,6 +652,7 @@ class TrainerFile:
         label: the name for people, where the source states it as a constant.
         kind: whether all nodes have the same columns of different rows ("horizontal"), or different columns of the
             same rows ("vertical").
+        options: name of the file of options next to the data, which an import keeps; empty if there is none.
     """
 
     id: str
@@ -664,3 +665,4 @@ class TrainerFile:
     reader: str = ""
     label: str = ""
     kind: Literal["horizontal", "vertical"] = "horizontal"
+    options: str = ""

@@ -43,6 +43,7 @@ from ._stacked import train_together
 from ._torch import CPU, Steps, chosen_device
 
 DATA_PLACE = "multi-label"  # below FLNET_DATASETS_PATH
+DATA_OPTIONS = "multi_label.toml"  # next to the data
 DATA_READER = "_multi_label:load_node_data"  # which needs no framework
 LABEL = "Multi-label Dataset"
 HIDDEN = (100, 20)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,16 +15,19 @@ from flnet.trainer import DataMissing, TrainerError
 from ._options import Fits, is_whole, read_lines
 
 OPTIONS_FILE = "multi_label.toml"
-OWN_FOLDER = "multi-label"  # below FLNET_DATASETS_PATH; if it is there, all is looked for in it
+OWN_FOLDER = "multi-label"  # below FLNET_DATASETS_PATH, for imports; if it is there, all is looked for in it
 KNOWN = ("scene", "yeast", "20ng", "tmc2007_500", "slashdot", "reutersK500", "yahoo_education", "corel5k")
 LARGEST_SIGMA = 0.5  # standard deviations of the nodes' noise lie between 0 and this
+_PATHS = ("file", "labels_xml")  # the options that name files
 _ORDERS = ("file", "drawn")
 _DRAWS = ("flnet", "notebook")
 _NOISES = ("none", "normal", "half-normal")
+_SUFFIXES = (".arff", ".csv", ".npz")
 _REMEDY = text(
-    "put a data set (.arff with Mulan's .xml, .csv or .npz) into a folder, name the file "
-    'in {options} beside it (file = "scene.arff"), and name the folder in '
-    "FLNET_DATASETS_PATH",
+    "put a data set (.arff with Mulan's .xml, .csv or .npz) into the folder {folder} below FLNET_DATASETS_PATH, or import "
+    'it, and beside it a file {options} if there are several (file = "scene.arff") or labels have to be named '
+    '(label_columns = ["a", "b"])',
+    OWN_FOLDER,
     OPTIONS_FILE,
 )
 
@@ -83,10 +87,14 @@ def find(folder: Path | None) -> tuple[Options, Path]:
     """
     if folder is None:
         raise DataMissing(text("FLNET_DATASETS_PATH is not set"), _REMEDY)
-    folder = folder / OWN_FOLDER if (folder / OWN_FOLDER).is_dir() else folder
+    own = folder / OWN_FOLDER
+    folder = own if own.is_dir() else folder
     options = read_options(folder / OPTIONS_FILE)
+    only = _only_data_set(own)
     if options.file:
         path = folder / options.file
+        if not path.is_file() and only is not None:
+            return options, only
         if not path.is_file():
             raise DataMissing(
                 text("{path} names {name}, but {file} is not there", folder / OPTIONS_FILE, options.file, path),
@@ -97,16 +105,25 @@ def find(folder: Path | None) -> tuple[Options, Path]:
         for path in (folder / f"ml_{name}.npz", folder / f"{name}.arff", folder / name / f"{name}.arff"):
             if path.is_file():
                 return options, path
+    if only is not None:
+        return options, only
     raise DataMissing(text("no multi-label data set was found in {folder}", folder), _REMEDY)
 
 
+def _only_data_set(own: Path) -> Path | None:
+    """The data set in the folder for imports, whatever its name; None if there is not exactly one."""
+    found = [path for path in sorted(own.glob("*")) if path.suffix in _SUFFIXES and path.is_file()]
+    return found[0] if len(found) == 1 else None
+
+
 def read_options(path: Path) -> Options:
-    """The options in a file; all defaults if there is none.
+    """The options in a file, names in Unicode NFC as they are read from data; all defaults if there is none.
 
     Raises:
         TrainerError: it cannot be read, or a line of it is wrong.
     """
-    options = Options(**read_lines(path, _RULES))
+    lines = read_lines(path, _RULES)
+    options = Options(**{name: value if name in _PATHS else _composed(value) for name, value in lines.items()})
     names = [label for labels in options.node_labels for label in labels]
     if len(set(names)) != len(names):
         raise TrainerError(text("{path}: node_labels gives a label to two nodes", path))
@@ -123,6 +140,14 @@ def read_options(path: Path) -> Options:
             text('{path}: first_row is for draws = "notebook"; expected that, or no first_row', path)
         )
     return options
+
+
+def _composed(value: Any) -> Any:
+    if isinstance(value, str):
+        return unicodedata.normalize("NFC", value)
+    if isinstance(value, list):
+        return [_composed(each) for each in value]
+    return {_composed(name): each for name, each in value.items()} if isinstance(value, dict) else value
 
 
 def _texts(value: Any) -> bool:

@@ -40,7 +40,9 @@ _MOST_CLASSES = 12  # of which the counts are shown; JSON has them all
 def data_views(
     settings: Settings, progress: Callable[[str], None] = lambda trainer: None, *, loads_trainers: bool = False
 ) -> Iterator[View]:
-    """Describe the data of each trainer in turn; `missing` says why a trainer has none.
+    """Describe the data of each trainer in turn.
+
+    `missing` says why a trainer has none; `faulty` then says whether there are some that cannot be read.
 
     Args:
         settings: of a node; its state folder is written to.
@@ -63,7 +65,7 @@ def _read_view(file: TrainerFile, settings: Settings) -> View | None:
     try:
         info = read_data(file, assignment(settings, file).settings)
     except FlnetError as exc:
-        return {"trainer": file.id, "missing": exc.message}
+        return _without_data(file.id, exc)
     if info is None:
         return None
     return {
@@ -81,7 +83,7 @@ async def _view(pool: Any, trainer: str, settings: Settings) -> View:
     try:
         declaration, _ = await pool.call(TrainerId(trainer), PrepareRequest())
     except FlnetError as exc:
-        return {"trainer": trainer, "missing": exc.message}
+        return _without_data(trainer, exc)
     data = dict(declaration.data)
     return {
         "trainer": trainer,
@@ -92,6 +94,10 @@ async def _view(pool: Any, trainer: str, settings: Settings) -> View:
         "checksum": declaration.offers.get("checksum") or "",
         "bytes": size_of(str(data.get("source", "")), settings.datasets_path),
     }
+
+
+def _without_data(trainer: str, why: FlnetError) -> View:
+    return {"trainer": trainer, "missing": why.message, "faulty": not isinstance(why, DataMissing)}
 
 
 def size_of(source: str, datasets: Path | None) -> int | None:
@@ -108,7 +114,8 @@ def data_lines(view: Mapping[str, Any]) -> list[str]:
     """One trainer's data, as lines of text."""
     name = printable(view["trainer"])
     if view["missing"]:
-        return [f"{name}: no data", f"    {printable(view['missing'])}", ""]
+        state = "not readable" if view.get("faulty") else "no data"
+        return [f"{name}: {state}", f"    {printable(view['missing'])}", ""]
     size = "" if view.get("bytes") is None else f" ({size_words(int(view['bytes']))})"
     kind = "sample data: " if view.get("sample") else ""
     lines = [f"{name}: {kind}{printable(view['source'])}{size}"]
@@ -168,6 +175,8 @@ def import_here(settings: Settings, trainer: str, source: Path, *, replace: bool
         ImportRefused, DataThere, NoRoom: nothing has changed; says why.
         SettingsError: there is no such trainer.
     """
+    if settings.datasets_path is not None:  # a trainer's words then name the place as it is here
+        settings = settings.model_copy(update={"datasets_path": settings.datasets_path.resolve()})
     (file,) = find_trainers(settings.model_copy(update={"trainers": (trainer,)}))
     place = place_of(file, settings.datasets_path)
     with _bar(source) as moving:
@@ -281,7 +290,7 @@ def list_data(path: Path | None, as_json: bool) -> None:
     their data without one.
 
     \b
-    Exit codes: 0 listed, also where data are missing; 2 wrong usage or settings.
+    Exit codes: 0 listed, also where data are missing; 1 listed, and some cannot be read; 2 wrong usage or settings.
     """
     whole = {"data_shard": Shard(index=1, count=1), "data_partition": "iid", "compute": "process"}
     out = console(stderr=True)
@@ -297,6 +306,8 @@ def list_data(path: Path | None, as_json: bool) -> None:
         print_json(views)
     elif not views:
         click.echo("no trainers")
+    if any(view.get("faulty") for view in views):
+        raise SystemExit(1)
 
 
 @command.command("fetch")

@@ -57,7 +57,7 @@ class SourceFacts:
 
     Attributes:
         modules: dotted names that it imports, and names that it imports from them.
-        constants: texts that it assigns to DATA_PLACE, DATA_READER, LABEL and KIND.
+        constants: texts that it assigns to DATA_PLACE, DATA_READER, DATA_OPTIONS, LABEL and KIND.
     """
 
     modules: frozenset[str]
@@ -92,7 +92,7 @@ class Sources:
         return families(names)
 
     def constants_of(self, path: Path) -> Mapping[str, str]:
-        """The texts that a source file assigns to DATA_PLACE, DATA_READER, LABEL and KIND, as far as it does.
+        """The texts that a source file assigns to DATA_PLACE, DATA_READER, DATA_OPTIONS, LABEL and KIND, as far as it does.
 
         Raises:
             UnreadableSource: the file cannot be read or has a syntax error.
@@ -152,7 +152,7 @@ def _parsed(path: Path) -> ast.Module:
         raise UnreadableSource(text("{path} cannot be read: {reason}", path, exc)) from exc
 
 
-CONSTANTS = ("DATA_PLACE", "DATA_READER", "LABEL", "KIND")
+CONSTANTS = ("DATA_PLACE", "DATA_READER", "LABEL", "KIND", "DATA_OPTIONS")
 SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
 _EXTRAS = {"torch", "tensorflow"}  # what flnet can be installed with
@@ -319,7 +319,7 @@ def _described(
     try:
         frameworks = sources.frameworks_of(path)
         constants = sources.constants_of(path)
-        place, reader, label, kind = (constants.get(name, "") for name in CONSTANTS)
+        place, reader, label, kind, options = (constants.get(name, "") for name in CONSTANTS)
         if kind not in ("", "horizontal", "vertical"):
             raise UnreadableSource(
                 text('{path}: KIND is "horizontal" or "vertical", not {kind}', path, repr(kind))
@@ -329,7 +329,8 @@ def _described(
             return TrainerFile(
                 name, str(path), "", module, attribute, frameworks, place, reader, label, "vertical"
             )
-        return TrainerFile(name, str(path), "", module, attribute, frameworks, place, reader, label)
+        facts = (frameworks, place, reader, label)
+        return TrainerFile(name, str(path), "", module, attribute, *facts, options=options)
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)
 

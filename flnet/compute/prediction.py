@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -303,6 +304,12 @@ def _by_name(row: Mapping[str, Any], spec: InputSpec, place: int) -> list[Any]:
         raise InputRefused(
             text("input {place} is an object; expected {count} numbers in lists", place, _shown(spec.shape))
         )
+    row = {
+        unicodedata.normalize("NFC", name): unicodedata.normalize("NFC", value)
+        if isinstance(value, str)
+        else value
+        for name, value in row.items()
+    }
     words = {column: told for column, told in words_of(spec.names).items() if column in row}
     inputs = {f"{column}={word}" for column, told in words.items() for word in told}
     missing = [name for name in spec.names if name not in row and name not in inputs]

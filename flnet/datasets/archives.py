@@ -56,6 +56,7 @@ _MOST_NAME_BYTES = 1024 * 1024  # of a name, or of further facts of a file, whic
 _PIECE = 1024 * 1024
 _ARCHIVE = re.compile(r"(.+?)\.(zip|tar|tgz|tbz2|txz|tar\.(gz|bz2|xz))", re.IGNORECASE)
 _NAME = re.compile(r"[^/\\\0]{1,200}")
+_IS_UTF8 = 0x800  # bit of a zip entry's flags, by which its name is UTF-8
 
 
 @dataclass(frozen=True)
@@ -245,10 +246,10 @@ def _members(source: Path) -> Generator[tuple[PurePosixPath, IO[bytes]], None, N
     if source.suffix.lower() == ".zip":
         with zipfile.ZipFile(source) as packed:
             for entry in packed.infolist():
-                kind = stat.S_IFMT(entry.external_attr >> 16)
+                kind, called = stat.S_IFMT(entry.external_attr >> 16), zip_name(entry)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):
-                    raise _unsafe(source, entry.filename, "is a link or a device")
-                name = _checked(source, entry.filename)
+                    raise _unsafe(source, called, "is a link or a device")
+                name = _checked(source, called)
                 if name is not None and not entry.is_dir():
                     yield name, packed.open(entry)
         return
@@ -259,6 +260,20 @@ def _members(source: Path) -> Generator[tuple[PurePosixPath, IO[bytes]], None, N
             name, file = _checked(source, member.name), packed_tar.extractfile(member)
             if name is not None and file is not None:
                 yield name, file
+
+
+def zip_name(entry: zipfile.ZipInfo) -> str:
+    """The name of a file in a zip archive: UTF-8 if it is flagged so or its bytes are valid UTF-8, else code page 437.
+
+    Programs on Unix, `zip` of Linux among them, write names in UTF-8 without the flag. zipfile takes these for code
+    page 437; a name that really is in that code page is hardly ever valid UTF-8 beyond ASCII.
+    """
+    if entry.flag_bits & _IS_UTF8:
+        return entry.filename
+    try:
+        return entry.filename.encode("cp437").decode("utf-8")
+    except UnicodeError:
+        return entry.filename
 
 
 def _checked(source: Path, text: str) -> PurePosixPath | None:

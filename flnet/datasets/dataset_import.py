@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import tempfile
+import unicodedata
 import zipfile
 from array import array
 from bisect import bisect_left
@@ -27,8 +28,10 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from flnet.datasets.archives import Limit, broken, drafted, inner_folder, is_archive, member_path
+from flnet.datasets.files import class_folders
 from flnet.datasets.labelled import unpacked_size
-from flnet.datasets.tables import TextRows, text_rows
+from flnet.datasets.no_code import OwnImages, read_own
+from flnet.datasets.tables import TextRows, shown, text_rows
 from flnet.errors import DataMissing, DataThere, FlnetError, ImportRefused, NoRoom
 from flnet.text import Text, text
 from flnet.trainer import TrainerFile
@@ -36,17 +39,36 @@ from flnet.trainer import TrainerFile
 MOST_ROWS = 5_000_000  # of a table to which rows are added: a digest of each is held in memory
 MOST_NEW_ROWS, MOST_NEW_BYTES = 1_000_000, 256 * 1024 * 1024  # that are added at once, and held in memory
 R = TypeVar("R")
+_CHOOSE = text(
+    "choose that with --replace on the command line, the tick on the page, or replace=true in a request"
+)
 _FILES = (".csv", ".tsv", ".txt", ".parquet")  # a place that ends so is a file
 
 
 @dataclass(frozen=True)
 class Place:
-    """The place in which a trainer looks for its data: a folder, or one file (`is_file`)."""
+    """The place in which a trainer looks for its data: a folder, or one file (`is_file`).
+
+    Attributes:
+        toml: the file of a trainer without code; None for other trainers.
+        options: name of the file of options next to the data, for a trainer that has one: it says which file is read.
+            Without the folder `path`, the trainer looks for both in `datasets` itself.
+    """
 
     trainer: str
     datasets: Path
     path: Path
     is_file: bool
+    toml: Path | None = None
+    options: str = ""
+
+    @property
+    def options_file(self) -> Path | None:
+        """The file of options that is used now; None if there is none."""
+        if not self.options:
+            return None
+        file = (self.path if self.path.is_dir() else self.datasets) / self.options
+        return file if file.is_file() else None
 
     def must_be_free(self) -> None:
         """Refuse an import over existing data.
@@ -57,11 +79,34 @@ class Place:
         if self.path.is_symlink() or self.path.exists():
             raise DataThere(
                 text(
-                    "{path} has data in {folder} already; with replace=true these take their place, and "
-                    "the old ones are kept aside",
+                    "{trainer} has data in {folder} already; these can take their place, and the old ones are kept "
+                    "aside: {words}",
                     self.trainer,
                     self.path,
+                    _CHOOSE,
                 )
+            )
+        if self.options_file is not None:
+            raise DataThere(
+                text(
+                    "{trainer} reads the data that {file} is for; after this import it would read those in {folder} only, "
+                    "with the same options if it brings none: {words}",
+                    self.trainer,
+                    self.options_file,
+                    self.path,
+                    _CHOOSE,
+                )
+            )
+
+    def must_take_examples(self) -> None:
+        """Refuse further examples for data to which none can be added.
+
+        Raises:
+            ImportRefused: the trainer has such data.
+        """
+        if self.options and (self.path.exists() or self.options_file is not None):
+            raise ImportRefused(
+                text("no examples can be added to the data of {trainer}; import all of them anew", self.trainer)
             )
 
 
@@ -90,7 +135,8 @@ def place_of(file: TrainerFile, datasets: Path | None) -> Place:
                 datasets,
             )
         )
-    return Place(file.id, root, path, is_file=path.suffix.lower() in _FILES)
+    toml = Path(file.location) if file.location.endswith(".toml") else None
+    return Place(file.id, root, path, path.suffix.lower() in _FILES, toml, file.options)
 
 
 IMAGES = frozenset({".jpg", ".jpeg", ".png"})
@@ -150,6 +196,7 @@ class AddedExamples:
 
     Attributes:
         made: files that are new there, each with the name under which it came.
+        folders: of classes, that are new there.
         length: bytes of a table before rows were added; None for a folder.
         rows: where the rows that were added to a table came from; None for a folder.
     """
@@ -158,6 +205,7 @@ class AddedExamples:
     files: int
     size: int
     made: Mapping[Path, str] = field(default_factory=dict)
+    folders: Sequence[Path] = ()
     length: int | None = None
     rows: RowSources | None = None
     aside: Path | None = None
@@ -173,6 +221,9 @@ class AddedExamples:
         """Remove the added examples."""
         for path in self.made:
             path.unlink(missing_ok=True)
+        for folder in self.folders:
+            with suppress(OSError):  # of somebody who put something into it meanwhile
+                folder.rmdir()
         if self.length is not None:
             draft = _draft(self.place)
             shutil.copyfile(self.place, draft)
@@ -197,35 +248,55 @@ def add_to(place: Place, came: Path) -> AddedExamples:
 
 def _images_to(place: Place, came: Path, files: Sequence[Path]) -> AddedExamples:
     root = place.path / "train" if (place.path / "train").is_dir() else place.path
-    classes = sorted(path.name for path in root.iterdir() if path.is_dir() and not path.name.startswith("."))
-    wanted = [(file, _class_of(file, came, classes)) for file in files]
+    there = class_folders(root)
+    known = sorted({*there, *_classes_in(place.toml)})
+    wanted = [(file, _class_of(file, came, known)) for file in files]
     made: dict[Path, str] = {}
+    folders = [root / name for name in sorted({name for _, name in wanted} - there.keys())]
     size = 0
     try:
+        for folder in folders:
+            folder.mkdir()
         for file, name in wanted:
-            if (target := _free_name(root / name, file)) is not None:
+            if (target := _free_name(there.get(name, [root / name])[0], file)) is not None:
                 draft = _draft(target)
                 shutil.copyfile(file, draft)
                 draft.replace(target)
                 made[target] = file.relative_to(came).as_posix()
                 size += target.stat().st_size
     except BaseException:
-        AddedExamples(place.path, 0, 0, made).undo()
+        AddedExamples(place.path, 0, 0, made, folders).undo()
         raise
-    return AddedExamples(place.path, len(made), size, made)
+    return AddedExamples(place.path, len(made), size, made, folders)
+
+
+def _classes_in(toml: Path | None) -> Sequence[str]:
+    """The classes in the file of a trainer of images; none where it lists none.
+
+    Raises:
+        ImportRefused: it cannot be read.
+    """
+    if toml is None:
+        return ()
+    try:
+        own = read_own(toml)
+    except FlnetError as exc:
+        raise ImportRefused(exc.message) from exc
+    return own.classes or () if isinstance(own, OwnImages) else ()
 
 
 def _class_of(file: Path, came: Path, classes: Sequence[str]) -> str:
-    name, known = file.relative_to(came).as_posix(), ", ".join(classes[:12])
+    folder = unicodedata.normalize("NFC", file.parent.name)
+    name, known = file.relative_to(came).as_posix(), shown(classes)
     if file.suffix.lower() not in IMAGES:
         raise ImportRefused(text("{name} is no .jpg, .jpeg or .png", name))
-    if file.parent == came or file.parent.name not in classes:
+    if file.parent == came or folder not in classes:
         raise ImportRefused(
             text("{name} does not lie in a folder of its class; expected one of {known}", name, known)
         )
     if not _is_whole(file):
         raise ImportRefused(text("{name} is no whole image", name))
-    return file.parent.name
+    return folder
 
 
 def _is_whole(file: Path) -> bool:
@@ -425,8 +496,11 @@ class Upload:
 
         Raises:
             DataThere: there are data, and they may not be replaced.
+            ImportRefused: examples cannot be added to data of this kind.
             ImportRefused, NoRoom: the folder cannot be written.
         """
+        if add:
+            place.must_take_examples()
         self.adds = add and place.path.exists()
         if not replace and not self.adds:
             place.must_be_free()
@@ -497,6 +571,8 @@ class Upload:
                     return add_to(self.place, self._unpacked)
                 whole = self._whole(self._unpacked)
                 name = whole.name if self.place.is_file else ""
+                sizes = [file.stat().st_size for file in self._unpacked.rglob("*") if file.is_file()]
+                self._keep_options(whole)
                 aside = self._moved_aside()
                 try:
                     self.place.path.parent.mkdir(parents=True, exist_ok=True)
@@ -507,8 +583,7 @@ class Upload:
                     raise
         finally:
             self.discard()
-        files = [self.place.path] if self.place.is_file else [p for p in self.place.path.rglob("*") if p.is_file()]
-        return ImportedFolder(self.place.path, len(files), sum(file.stat().st_size for file in files), aside, name)
+        return ImportedFolder(self.place.path, len(sizes), sum(sizes), aside, name)
 
     def discard(self) -> None:
         """Delete all collected files; may be called repeatedly."""
@@ -555,14 +630,19 @@ class Upload:
             raise ImportRefused(text("the archive holds no files"))
         return inner_folder(whole)
 
+    def _keep_options(self, whole: Path) -> None:
+        """Copy the options of the old data to the new ones, where these came without."""
+        if (options := self.place.options_file) is not None and not (whole / options.name).exists():
+            shutil.copyfile(options, whole / options.name)
+
     def _moved_aside(self) -> Path | None:
         """The path to which existing data were moved."""
         path = self.place.path
-        if not path.exists():
-            self.place.must_be_free()  # a link that leads nowhere
-            return None
-        if not self.replace:
+        leads_nowhere = path.is_symlink() and not path.exists()
+        if leads_nowhere or not self.replace:
             self.place.must_be_free()
+        if not path.exists():
+            return None
         number = 1
         while (aside := path.with_name(f"{path.name}.before-{number}")).exists():
             number += 1

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import csv
 import re
+import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -36,6 +37,7 @@ from flnet.datasets.tables import (
     check_width,
     csv_rows,
     gather,
+    near,
     shown,
 )
 from flnet.errors import TrainerError
@@ -150,10 +152,10 @@ def arff_cells(path: Path, file: TextIO) -> Iterator[tuple[int, dict[str, str]]]
 
 
 def _significant(lines: BoundedLines) -> Iterator[tuple[int, str]]:
-    """Line numbers, from 1, and lines without comments and outer space; empty ones are left out."""
+    """Line numbers, from 1, and lines in Unicode NFC without comments and outer space; empty ones are left out."""
     for number, raw in enumerate(lines, start=1):
         lines.begin_row()
-        line = raw.strip()
+        line = unicodedata.normalize("NFC", raw.strip())
         if "%" in line and (comment := _COMMENT.fullmatch(line)):
             line = comment[1].strip()
         if line:
@@ -392,7 +394,7 @@ def _check_ignored(path: Path, names: Sequence[str], ignore: Collection[str]) ->
     """
     if absent := [name for name in ignore if name not in names]:
         raise TrainerError(
-            text("{path} has no column {names} to ignore; it has {known}", path, shown(absent), shown(names))
+            text("{path} has no column {names} to ignore; {words}", path, shown(absent), near(absent, names))
         )
 
 
@@ -443,7 +445,7 @@ def _from_npz(path: Path) -> MultiLabel:
 
 
 def _texts(names: Array) -> tuple[str, ...]:
-    return tuple(str(name) for name in names.reshape(-1))
+    return tuple(unicodedata.normalize("NFC", str(name)) for name in names.reshape(-1))
 
 
 def _read_csv(path: Path, ignore: tuple[str, ...], on_bad_rows: OnBadRows) -> Table:
@@ -495,7 +497,7 @@ def _names_in_xml(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError, ET.ParseError) as exc:
         raise TrainerError(text("{path} cannot be read as Mulan's list of labels: {reason}", path, exc)) from exc
     names = [
-        str(node.get("name"))
+        unicodedata.normalize("NFC", str(node.get("name")))
         for node in root.iter()
         if node.tag.rpartition("}")[2] == "label" and node.get("name")
     ]

@@ -10,6 +10,7 @@ import difflib
 import json
 import re
 import tomllib
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,13 +35,18 @@ def _name(name: str) -> str:
     return name
 
 
+def _composed(name: str) -> str:
+    return unicodedata.normalize("NFC", name)  # as names and words are read from data
+
+
 def _different(names: list[str]) -> list[str]:
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(text("{name} stands there twice", ", ".join(twice)))
     return names
 
 
-Name = Annotated[str, AfterValidator(_name)]
+Printable = Annotated[str, AfterValidator(_name)]
+Name = Annotated[str, AfterValidator(_composed), AfterValidator(_name)]
 Names = Annotated[list[Name], Field(min_length=1), AfterValidator(_different)]
 Classes = Annotated[list[Name], Field(min_length=2, max_length=1000), AfterValidator(_different)]
 Scale = Annotated[list[float], Field(min_length=2, max_length=2)]
@@ -52,7 +58,7 @@ class Own(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
-    data: Name  # relative to FLNET_DATASETS_PATH, or absolute
+    data: Printable  # relative to FLNET_DATASETS_PATH, or absolute
     label: str = Field(default="", max_length=100)
     licence: str = Field(default=text("not stated"), max_length=200)
     note: str = Field(default="", max_length=500)

@@ -18,7 +18,7 @@ import numpy as np
 from flnet.algorithms.vertical.identifiers import EXACT_BITS
 from flnet.algorithms.vertical.taylor_regression import standardise
 from flnet.datasets.no_code import OwnColumns
-from flnet.datasets.tables import ABSENT, BadRow, shown, text_rows
+from flnet.datasets.tables import ABSENT, BadRow, near, shown, text_rows
 from flnet.errors import TrainerError
 from flnet.params.params import Array
 from flnet.text import joined, text
@@ -90,7 +90,7 @@ def _check_header(path: Path, own: OwnColumns, header: Sequence[str], wanted: Se
     absent = sorted({*wanted, *(own.ignore or [])} - set(header))
     if not absent:
         return
-    problem = text("{path} has no column {names}; it has {known}", path, ", ".join(absent), shown(header))
+    problem = text("{path} has no column {names}; {words}", path, shown(absent), near(absent, header))
     other = next((sign for sign in ";," if sign in header[0]), None) if len(header) == 1 else None
     if other is None:
         raise TrainerError(problem)

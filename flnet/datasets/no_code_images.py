@@ -13,14 +13,14 @@ import hashlib
 import json
 import os
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from flnet.datasets.files import replacing
+from flnet.datasets.files import class_folders, entries, replacing
 from flnet.datasets.labelled import Labelled, Rows, fingerprint, shard
 from flnet.datasets.no_code import OwnImages, OwnLabels, counted
 from flnet.datasets.pictures import Colour, Unreadable, decoded
@@ -135,7 +135,6 @@ def _mapped(target: Path, shape: tuple[int, ...]) -> Decoded | None:
 
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
 _PARTS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
-_IGNORED = ("Thumbs.db", "desktop.ini", "__MACOSX")  # what operating systems leave behind
 _LAYOUT = text("expected <class name>/*.jpg, .jpeg or .png, or train, val and test with such folders")
 
 
@@ -227,16 +226,17 @@ def _find_images(root: Path, own: OwnImages, words: Sequence[str] | None) -> _Im
         if "test" not in folders:
             raise TrainerError(text("{folder} has train but no test; {words} (val may be missing)", root, _LAYOUT))
         tops = [(_PARTS[name], root / name) for name in folders]
-    present = sorted({name for _, top in tops for name in _folders(top)})
+    folders_of = [class_folders(top) for _, top in tops]
+    present = sorted({name for known in folders_of for name in known})
     classes = _classes(root, words or own.classes, present)
     files: list[tuple[Path, str, int]] = []
     left_out = [] if tops[0][1] == root else _strange(root)
-    for part, top in tops:
+    for (part, top), known in zip(tops, folders_of, strict=True):
         left_out += _strange(top)
         for number, name in enumerate(classes):
-            entries = list(_entries(top / name)) if (top / name).is_dir() else []
-            images = [entry for entry in entries if entry.suffix.lower() in _ENDINGS and entry.is_file()]
-            left_out += [entry for entry in entries if entry not in set(images)]
+            inside = [entry for folder in known.get(name, ()) for entry in entries(folder)]
+            images = [entry for entry in inside if entry.suffix.lower() in _ENDINGS and entry.is_file()]
+            left_out += [entry for entry in inside if entry not in set(images)]
             files += [(entry, part, number) for entry in images]
     if not files:
         raise DataMissing(text("there are no images in {folder}", root), _LAYOUT)
@@ -273,19 +273,12 @@ def _classes(root: Path, allowed: Sequence[str] | None, present: Sequence[str]) 
     return classes
 
 
-def _entries(folder: Path) -> Iterator[Path]:
-    """Entries of a folder, sorted, without hidden ones."""
-    for entry in sorted(folder.iterdir()):
-        if not entry.name.startswith(".") and entry.name not in _IGNORED:
-            yield entry
-
-
 def _folders(folder: Path) -> list[str]:
-    return [entry.name for entry in _entries(folder) if entry.is_dir()]
+    return [entry.name for entry in entries(folder) if entry.is_dir()]
 
 
 def _strange(folder: Path) -> list[Path]:
-    return [entry for entry in _entries(folder) if not entry.is_dir()]
+    return [entry for entry in entries(folder) if not entry.is_dir()]
 
 
 def _own_rows(listing: _ImageFiles, settings: TrainerSettings) -> Rows:

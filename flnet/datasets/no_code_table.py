@@ -330,13 +330,35 @@ def _check_header(path: Path, own: OwnTable, header: tuple[str, ...], features: 
     }
     missing, extra = sorted(wanted - set(header)), sorted(set(header) - wanted)
     if missing:
-        words = text(
-            "missing {missing}; not expected {extra}; found {header}", shown(missing), shown(extra), shown(header)
+        raise TrainerError(
+            _words_on_separator(path, own, header)
+            or text("{path}, line 1: wrong header: {words}", path, _words_on_columns(missing, extra, header))
         )
-        hint = text("; is separator right?") if len(header) == 1 else ""
-        raise TrainerError(text("{path}, line 1: wrong header: {words}{hint}", path, words, hint))
     if not features:
         raise TrainerError(text("{path} has no features: its columns are {columns}", path, shown(header)))
+
+
+def _words_on_columns(missing: Sequence[str], extra: Sequence[str], header: Sequence[str]) -> str:
+    if not extra:
+        return text("missing {missing}; found {header}", shown(missing), shown(header))
+    return text(
+        "missing {missing}; not expected {extra}; found {header}", shown(missing), shown(extra), shown(header)
+    )
+
+
+def _words_on_separator(path: Path, own: OwnTable, header: Sequence[str]) -> str:
+    """What to do if the columns are separated by another sign than the trainer's file says; empty if they are not."""
+    seen = [sign for sign in ";," if sign in header[0] and sign != own.separator]
+    if len(header) > 1 or not seen:
+        return ""
+    return text(
+        '{path}, line 1: the columns seem to be separated by "{sign}", but the trainer\'s file says "{separator}"; '
+        'set separator = "{value}" in it',
+        path,
+        seen[0],
+        own.separator,
+        seen[0],
+    )
 
 
 _FARTHEST = 1e6  # spreads from the mean; beyond it one typing error would be all that a model sees

@@ -1,13 +1,16 @@
 """Tables: rows of text from CSV or Parquet, and tables of numbers made from them.
 
 CSV is read with the standard library, as UTF-8. Parquet needs pyarrow, an optional extra; its cells are turned into text,
-so that both kinds of file pass the same checks. A cell that is no number is an error with file and line, never a guess.
+so that both kinds of file pass the same checks. All text is made Unicode NFC, so that "größe" is one name, whether a Mac
+or another machine wrote it. A cell that is no number is an error with file and line, never a guess.
 """
 
 from __future__ import annotations
 
 import csv
+import difflib
 import math
+import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -164,9 +167,8 @@ class Table:
         places = {name: place for place, name in enumerate(self.names)}
         absent = [name for name in names if name not in places]
         if absent:
-            known = ", ".join(self.names[:8]) + (" ..." if len(self.names) > 8 else "")
             raise TrainerError(
-                text("{path} has no column {names}; it has {known}", what, ", ".join(absent[:5]), known)
+                text("{path} has no column {names}; {words}", what, shown(absent), near(absent, self.names))
             )
         return np.array([places[name] for name in names], np.int64)
 
@@ -343,7 +345,7 @@ class BoundedLines:
 
 
 def csv_rows(path: Path, file: TextIO, separator: str = ",") -> Iterator[tuple[int, list[str]]]:
-    """The rows of a CSV file, the header first, each with the number of its last line.
+    """The rows of a CSV file in Unicode NFC, the header first, each with the number of its last line.
 
     Raises:
         TrainerError: a row is too long.
@@ -353,7 +355,7 @@ def csv_rows(path: Path, file: TextIO, separator: str = ",") -> Iterator[tuple[i
     reader = csv.reader(lines, strict=True, delimiter=separator)
     for cells in reader:
         lines.begin_row()
-        yield reader.line_num, cells
+        yield reader.line_num, [unicodedata.normalize("NFC", cell) for cell in cells]
 
 
 def check_width(columns: int, where: str) -> None:
@@ -370,6 +372,8 @@ def check_width(columns: int, where: str) -> None:
 
 _LONGEST = 200  # characters of a column's name
 _SHOWN = 12  # columns that an error names
+_LONGEST_SHOWN = 100  # characters of what an error names
+_COMPARED = 2000  # columns with which a misspelt name is compared
 
 
 @dataclass(frozen=True)
@@ -427,7 +431,7 @@ def _parquet(path: Path) -> Iterator[TextRows]:
         ) from exc
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
-            header = _checked(path, str(path), [str(name).strip() for name in file.schema_arrow.names])
+            header = _checked(path, str(path), [_text(name).strip() for name in file.schema_arrow.names])
             yield TextRows(header, _parquet_rows(path, file))
     except (pyarrow.ArrowException, OSError) as exc:
         raise TrainerError(text("{path} cannot be read as a Parquet file: {reason}", path, exc)) from exc
@@ -443,7 +447,7 @@ def _parquet_rows(path: Path, file: Any) -> Iterator[tuple[str, list[str]]]:
 
 
 def _text(cell: Any) -> str:
-    return "" if cell is None else str(cell)
+    return "" if cell is None else unicodedata.normalize("NFC", str(cell))
 
 
 def _checked(path: Path, place: str, header: Sequence[str]) -> tuple[str, ...]:
@@ -467,9 +471,25 @@ def _checked(path: Path, place: str, header: Sequence[str]) -> tuple[str, ...]:
     return tuple(header)
 
 
+def near(absent: Sequence[str], known: Sequence[str]) -> str:
+    """What names that are not there may have been meant to be, for a message; else the first ones that there are."""
+    found = [name for each in absent[:_SHOWN] for name in difflib.get_close_matches(each, known[:_COMPARED], n=1)]
+    if found:
+        return text("did you mean {names}", shown(list(dict.fromkeys(found))))
+    return text("it has {names}", shown(known))
+
+
+def _cut(words: str) -> str:
+    """Words of at most _LONGEST_SHOWN characters, cut between two of them where possible."""
+    if len(words) <= _LONGEST_SHOWN:
+        return words
+    kept = words[: _LONGEST_SHOWN - 3]
+    return f"{kept.rpartition(' ')[0] or kept} ..."
+
+
 def shown(names: Sequence[str]) -> str:
-    """Names for a message: the first ones, and the number of the others."""
-    words = ", ".join(name[:60] for name in names[:_SHOWN])
+    """Names or short sentences for a message: the first ones, long ones cut, and the number of the others."""
+    words = ", ".join(_cut(name) for name in names[:_SHOWN])
     return (
         text("{names} and {count} more", words, len(names) - _SHOWN)
         if len(names) > _SHOWN

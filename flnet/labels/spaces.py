@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -359,7 +360,9 @@ def read_toml(data: bytes) -> Labelling:
             )
         )
     try:
-        lines = tomllib.loads(data.decode("utf-8-sig"))
+        lines = tomllib.loads(
+            unicodedata.normalize("NFC", data.decode("utf-8-sig"))
+        )  # as names are read from data
     except (RecursionError, ValueError) as exc:
         raise LabelsRefused(text("this is no TOML text in UTF-8: {fault}", str(exc)[:100])) from exc
     return read_fields(lines)

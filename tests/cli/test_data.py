@@ -201,6 +201,23 @@ def test_lines_for_people() -> None:
         "",
     ]
     assert data_lines({"trainer": "T", "missing": "why"}) == ["T: no data", "    why", ""]
+    assert data_lines({"trainer": "T", "missing": "why", "faulty": True})[0] == "T: not readable"
+
+
+def test_data_that_cannot_be_read_are_told_from_data_that_are_missing(
+    flnet: Flnet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ROWS.toml").write_text('kind = "table"\ndata = "rows.csv"\ntarget = "y"\n')
+    monkeypatch.setenv("FLNET_TRAINERS_PATH", str(tmp_path))
+    monkeypatch.setenv("FLNET_TRAINERS", "ROWS")
+    absent = flnet("data", "list", "--path", str(tmp_path))
+    assert (absent.exit_code, absent.stdout.splitlines()[0]) == (0, "ROWS: no data")
+    (tmp_path / "rows.csv").write_text("x;y\n1;a\n")
+    wrong = flnet("data", "list", "--path", str(tmp_path))
+    assert (wrong.exit_code, wrong.stdout.splitlines()[0]) == (1, "ROWS: not readable")
+    assert 'set separator = ";" in it' in wrong.stdout
+    (view,) = json.loads(flnet("data", "list", "--json", "--path", str(tmp_path)).stdout)
+    assert view["faulty"] is True
 
 
 def test_an_empty_folder_is_said_to_be_empty(tmp_path: Path) -> None:
@@ -230,6 +247,16 @@ def test_examples_are_added_once(flnet: Flnet, table: Path, tmp_path: Path) -> N
     again = flnet("data", "add", "NUMBERS", str(tmp_path / "more.csv"))
     assert again.stdout.splitlines()[0] == f"{table}: all of it is there already"
     assert len(table.read_text().splitlines()) == 23
+
+
+def test_the_folder_may_be_named_from_here(
+    flnet: Flnet, tmp_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "more.csv").write_text("x\n19\n")
+    again = flnet("data", "add", "NUMBERS", "more.csv", "--path", "data")
+    assert again.exit_code == 0, again.stderr
+    assert again.stdout.splitlines()[0] == f"{table}: all of it is there already"
 
 
 CHECKS = """
@@ -276,7 +303,7 @@ def test_data_go_where_the_trainer_of_a_stopped_node_looks(flnet: Flnet, here: P
         f"DIGITS: idx files in {here / 'digits'} (train 1,500, test 297)",
     ]
     there = flnet("data", "import", "DIGITS", str(archive))
-    assert (there.exit_code, "with replace=true" in there.stderr) == (1, True)
+    assert (there.exit_code, "--replace" in there.stderr) == (1, True)
     again = flnet("data", "import", "DIGITS", str(archive.with_suffix("")), "--replace", "--json")
     told = json.loads(again.stdout)
     assert (told["aside"], told["files"], sum(told["counts"]["train"])) == (str(here / "digits.before-1"), 4, 1500)

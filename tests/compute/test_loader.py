@@ -248,8 +248,8 @@ def test_modules_belong_to_families() -> None:
 
 
 def test_the_place_of_the_data_is_read_from_the_text(tmp_path: Path) -> None:
-    (tmp_path / "X.py").write_text('import nowhere\nOTHER = 1\nDATA_PLACE = "pets"\n')
-    assert Sources().constants_of(tmp_path / "X.py") == {"DATA_PLACE": "pets"}
+    (tmp_path / "X.py").write_text('import nowhere\nOTHER = 1\nDATA_PLACE = "pets"\nDATA_OPTIONS = "x.toml"\n')
+    assert Sources().constants_of(tmp_path / "X.py") == {"DATA_PLACE": "pets", "DATA_OPTIONS": "x.toml"}
     (tmp_path / "X.py").write_text('DATA_READER = "_x:load"\nLABEL = text("Cats and dogs")\n')
     assert Sources().constants_of(tmp_path / "X.py") == {"DATA_READER": "_x:load", "LABEL": "Cats and dogs"}
     (tmp_path / "X.py").write_text("DATA_PLACE = 1\nx.DATA_PLACE = 'a'\n")

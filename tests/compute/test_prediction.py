@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import struct
+import unicodedata
 import zlib
 from collections.abc import Mapping
 from typing import Any
@@ -150,6 +151,14 @@ def test_nested_lists_of_numbers_become_an_array() -> None:
 
 def test_columns_may_come_by_name_in_any_order() -> None:
     assert read_inputs([{"height": 2, "age": 1}, [3, 4]], TABLE).tolist() == [[1, 2], [3, 4]]
+
+
+def test_columns_and_words_may_come_in_any_form_of_their_umlauts() -> None:
+    spec = InputSpec("table", (3,), names=("größe", "hut=grün", "hut=rot"))
+    row = {"größe": 2, "hut": "grün"}
+    apart = {unicodedata.normalize("NFD", name): value for name, value in row.items()}
+    apart["hut"] = unicodedata.normalize("NFD", "grün")
+    assert read_inputs([row, apart], spec).tolist() == [[2, 1, 0]] * 2
 
 
 @pytest.mark.parametrize(

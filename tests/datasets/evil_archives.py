@@ -29,6 +29,18 @@ def tarred(path: Path, *files: tuple[str, bytes], **about: Any) -> Path:
     return path
 
 
+def zipped_on_unix(path: Path, *files: tuple[str, bytes], encoding: str = "utf-8") -> Path:
+    """As `zip` of Linux makes it: names are the bytes that they are on the disk, without the flag of UTF-8."""
+    names = [name.encode(encoding) for name, _ in files]
+    stand_ins = [f"{place:03}".ljust(len(name), "_") for place, name in enumerate(names)]
+    zipped(path, *((other, data) for other, (_, data) in zip(stand_ins, files, strict=True)))
+    packed = path.read_bytes()
+    for other, name in zip(stand_ins, names, strict=True):
+        packed = packed.replace(other.encode(), name)
+    path.write_bytes(packed)
+    return path
+
+
 def zip_link(folder: Path, kind: int = stat.S_IFLNK) -> Path:
     entry = zipfile.ZipInfo("x")
     entry.external_attr = (kind | 0o777) << 16
@@ -71,6 +83,13 @@ def deep(folder: Path) -> Path:
     return zipped(folder / "a.zip", ("a/" * 60 + "x", b"x"))
 
 
+def flagged_and_not(folder: Path) -> Path:
+    """The same name twice: once with the flag of UTF-8, once without it."""
+    path = zipped(folder / "a.zip", ("bl__ten/1", b"1"), ("blüten/1", b"2"))
+    path.write_bytes(path.read_bytes().replace(b"bl__ten/1", "blüten/1".encode()))
+    return path
+
+
 OK = ("good", b"good")
 EVIL: Mapping[str, tuple[Callable[[Path], Path], str]] = {
     "up in a zip": (lambda f: zipped(f / "a.zip", OK, ("../evil", b"x")), "leads out of its folder"),
@@ -91,6 +110,15 @@ EVIL: Mapping[str, tuple[Callable[[Path], Path], str]] = {
     "names twice": (lambda f: tarred(f / "a.tar", ("x", b"1"), ("x", b"2")), "File exists"),
     "signs that hide": (lambda f: zipped(f / "a.zip", ("cat\u202egnp.exe", b"x")), "cannot be seen"),
     "too deep": (deep, "folders deep"),
+    "up in a name without flag": (
+        lambda f: zipped_on_unix(f / "a.zip", ("../bösé", b"x")),
+        "leads out of its folder",
+    ),
+    "signs that hide without flag": (
+        lambda f: zipped_on_unix(f / "a.zip", ("ä\u202egnp.exe", b"x")),
+        "cannot be seen",
+    ),
+    "names twice without flag": (flagged_and_not, "File exists"),
     "a long name": (lambda f: zipped(f / "a.zip", ("n" * 300, b"x")), "more than 255 bytes"),
     "cut": (cut, "cannot be unpacked"),
     "a wrong checksum": (wrong_sum, "cannot be"),

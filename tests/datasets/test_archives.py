@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from flnet.datasets.archives import copy_or_unpack, member_path
 from flnet.datasets.dataset_import import bring_to, place_of
 from flnet.errors import DataMissing, ImportRefused
 from flnet.trainer import TrainerFile
-from tests.datasets.evil_archives import EVIL, tarred, zipped
+from tests.datasets.evil_archives import EVIL, tarred, zipped, zipped_on_unix
 
 FILES = (("pets/cat/1.txt", b"cat"), ("pets/dog/2.txt", b"dogs"), ("__MACOSX/x", b""), ("pets/.DS_Store", b""))
 
@@ -43,6 +45,29 @@ def test_an_archive_with_one_folder_brings_that_folder(
     assert contents(found.place) == {"cat/1.txt": b"cat", "dog/2.txt": b"dogs"}
     assert source.exists()
     assert [path.name for path in (tmp_path / "data").iterdir()] == [name or "pets"]
+
+
+@pytest.mark.parametrize(
+    ("pack", "options"),
+    [(zipped, {}), (zipped_on_unix, {}), (zipped_on_unix, {"encoding": "cp437"})],
+    ids=["flagged UTF-8", "UTF-8 without flag, as zip of Linux", "code page 437"],
+)
+def test_names_with_umlauts_are_read_as_they_were_written(
+    tmp_path: Path, pack: Callable[..., Path], options: dict[str, str]
+) -> None:
+    source = pack(tmp_path / "a.zip", ("Blüten/größe.txt", b"x"), ("Äpfel/1.txt", b"y"), **options)
+    place = copy_or_unpack(source, tmp_path / "data").place
+    assert contents(place) == {"Blüten/größe.txt": b"x", "Äpfel/1.txt": b"y"}
+
+
+def test_an_archive_that_zip_of_linux_made_has_its_names(tmp_path: Path) -> None:
+    if shutil.which("zip") is None:
+        pytest.skip("zip is not installed")
+    (tmp_path / "pics/Blüten").mkdir(parents=True)
+    (tmp_path / "pics/Blüten/ä.txt").write_bytes(b"x")
+    env = {**os.environ, "LC_ALL": "C.UTF-8"}
+    subprocess.run(["zip", "-qr", "../x.zip", "."], cwd=tmp_path / "pics", env=env, check=True)
+    assert contents(copy_or_unpack(tmp_path / "x.zip", tmp_path / "data").place) == {"ä.txt": b"x"}
 
 
 def test_another_archive_is_called_after_itself(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -332,6 +333,99 @@ def test_where_a_test_part_is_given_images_are_for_training(tmp_path: Path) -> N
     assert new == tmp_path / "pictures/train/cat/new.png"
 
 
+def described(tmp_path: Path, classes: str) -> Place:
+    """The place of a trainer of images whose TOML file lists these classes, with one folder of images."""
+    (tmp_path / "OWN.toml").write_text(f'kind = "images"\ndata = "pictures"\nclasses = {classes}\n', "utf-8")
+    class_folders(tmp_path / "pictures", ["Blüten"], each=2)
+    return place_of(TrainerFile("OWN", str(tmp_path / "OWN.toml"), place="pictures"), tmp_path)
+
+
+def test_images_of_a_class_that_the_node_lacks_are_added(tmp_path: Path) -> None:
+    place = described(tmp_path, '["Blüten", "Obst"]')
+    save(come(tmp_path) / "Obst/new.png", picture(77, 0))
+    added = add_to(place, come(tmp_path))
+    assert (tmp_path / "pictures/Obst/new.png").is_file()
+    added.undo()
+    assert not (tmp_path / "pictures/Obst").exists()
+    save(come(tmp_path) / "Holz/new.png", picture(78, 0))
+    with pytest.raises(ImportRefused, match=r"expected one of Blüten, Obst$"):
+        add_to(place, come(tmp_path))
+    assert [path.name for path in (tmp_path / "pictures").iterdir()] == ["Blüten"]
+
+
+def test_images_are_added_to_a_class_in_any_form_of_its_umlauts(tmp_path: Path) -> None:
+    place = described(tmp_path, '["Blüten", "Obst"]')
+    save(come(tmp_path) / unicodedata.normalize("NFD", "Blüten") / "new.png", picture(77, 0))
+    (new,) = add_to(place, come(tmp_path)).made
+    assert new == tmp_path / "pictures/Blüten/new.png"
+
+
+def test_a_file_of_a_trainer_that_cannot_be_read_adds_nothing(tmp_path: Path) -> None:
+    place = described(tmp_path, '"x"')
+    save(come(tmp_path) / "Blüten/new.png", picture(77, 0))
+    with pytest.raises(ImportRefused, match=r"OWN.toml, line 3: classes"):
+        add_to(place, come(tmp_path))
+
+
+def test_rows_are_added_whatever_the_form_of_their_umlauts(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("größe,y\n1,für\n", "utf-8")
+    (come(tmp_path) / "more.csv").write_text(unicodedata.normalize("NFD", "y,größe\nfür,1\nfür,2\n"), "utf-8")
+    add_to(table_place(tmp_path), come(tmp_path))
+    assert lines(tmp_path / "t.csv") == ["größe,y", "1,für", "2,für"]
+
+
+# A trainer that names its data in a file of options next to them: MULTI_LABEL
+
+
+OPTIONS = b'file = "old.arff"\nlabel_columns = ["a"]\n'
+
+
+def place_with_options(tmp_path: Path) -> Place:
+    return place_of(TrainerFile("M", "m.py", place="multi", options="m.toml"), tmp_path / "data")
+
+
+@pytest.mark.parametrize("folder", ["data", "data/multi"])
+def test_an_import_without_options_keeps_those_that_are_there(tmp_path: Path, folder: str) -> None:
+    place = place_with_options(tmp_path)
+    (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / folder / "m.toml").write_bytes(OPTIONS)
+    (tmp_path / "new.arff").write_bytes(b"new")
+    with pytest.raises(
+        DataThere, match="--replace on the command line, the tick on the page, or replace=true in a"
+    ):
+        bring_to(place, tmp_path / "new.arff", GB)
+    before = contents(place.datasets)
+    moved = bring_to(place, tmp_path / "new.arff", GB, replace=True)
+    assert (moved.files, moved.size) == (1, 3)
+    assert contents(place.path) == {"new.arff": b"new", "m.toml": OPTIONS}
+    moved.undo()
+    assert contents(place.datasets) == before
+
+
+def test_options_that_come_with_the_data_are_used(tmp_path: Path) -> None:
+    place = place_with_options(tmp_path)
+    place.datasets.mkdir()
+    (place.datasets / "m.toml").write_bytes(OPTIONS)
+    given(Upload(place, GB, replace=True), ("m.toml", b"x = 1"), ("new.arff", b"new")).settle()
+    assert contents(place.path) == {"new.arff": b"new", "m.toml": b"x = 1"}
+    with pytest.raises(ImportRefused, match="no examples can be added to the data of M; import all of them anew"):
+        Upload(place, GB, add=True)
+
+
+def test_an_import_that_would_leave_data_unread_says_so(tmp_path: Path) -> None:
+    place = place_with_options(tmp_path)
+    place.datasets.mkdir()
+    Upload(place, GB).discard()
+    (place.datasets / "m.toml").write_bytes(OPTIONS)
+    with pytest.raises(
+        DataThere,
+        match=r"reads the data that .*/data/m.toml is for; after this import it would read those in .*/data/multi only",
+    ):
+        Upload(place, GB)
+    with pytest.raises(ImportRefused, match="no examples can be added"):
+        Upload(place, GB, add=True)
+
+
 @pytest.mark.parametrize(
     ("name", "cut", "why"),
     [
@@ -406,3 +500,5 @@ def test_data_that_are_there_are_not_written_over(tmp_path: Path) -> None:
     place.path.symlink_to(tmp_path / "nowhere")
     with pytest.raises(DataThere, match="replace=true"):
         place.must_be_free()
+    with pytest.raises(DataThere, match="replace=true"):
+        bring_to(place, save(tmp_path / "new.png", picture(5, 0)), GB, replace=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -468,3 +469,18 @@ def test_a_wrong_file_is_refused(tmp_path: Path, name: str, text: str, fault: st
     (tmp_path / name).write_text(text, "utf-8")
     with pytest.raises(TrainerError, match=fault):
         read_multi_label(tmp_path / name, label_columns=1)
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_names_and_words_are_alike_in_any_form_of_their_umlauts(
+    tmp_path: Path, form: Literal["NFC", "NFD"]
+) -> None:
+    lines = "@relation x\n@attribute größe numeric\n@attribute hut {spröde,grün}\n@attribute süß {0,1}\n@data\n1,grün,1\n"
+    xml = '<labels><label name="süß"/></labels>'
+    (tmp_path / "m.arff").write_text(unicodedata.normalize(form, lines), "utf-8")
+    (tmp_path / "m.xml").write_text(unicodedata.normalize("NFD", xml), "utf-8")
+    data = read_multi_label(tmp_path / "m.arff")
+    assert (data.features, data.labels) == (("größe", "hut=spröde", "hut=grün"), ("süß",))
+    (tmp_path / "m.csv").write_text(unicodedata.normalize(form, "größe,süß\n1,1\n"), "utf-8")
+    table = read_multi_label(tmp_path / "m.csv", label_columns=("süß",))
+    assert (table.features, table.labels) == (("größe",), ("süß",))

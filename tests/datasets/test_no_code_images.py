@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from pathlib import Path
 
 import numpy as np
@@ -281,3 +282,26 @@ def test_where_the_kept_split_leaves_no_test_the_new_one_is_offered(tmp_path: Pa
     moved_into_parts(root)
     with pytest.raises(DataMissing, match=r"0 in test; bring more images, .*; to split all of them anew, stop"):
         load_images(images(), node(tmp_path))
+
+
+NFC, NFD = "Blüten", unicodedata.normalize("NFD", "Blüten")
+
+
+def test_a_folder_whose_umlauts_are_two_characters_is_the_class(tmp_path: Path) -> None:
+    class_folders(tmp_path / "composed" / "pictures", (NFC, "Obst"))
+    class_folders(tmp_path / "apart" / "pictures", (NFD, "Obst"))
+    one = load_images(images(classes=[NFC, "Obst"]), node(tmp_path / "composed"))
+    other = load_images(images(classes=[NFC, "Obst"]), node(tmp_path / "apart"))
+    assert (one.classes, one.info.rows, one.info.checksum) == (other.classes, other.info.rows, other.info.checksum)
+    listed = load_images(images(), node(tmp_path / "apart", "found"))
+    assert listed.classes == (NFC, "Obst")
+    by_toml = load_images(images(classes=[NFD, "Obst"]), node(tmp_path / "composed", "toml"))
+    assert by_toml.classes == (NFC, "Obst")
+
+
+def test_folders_that_differ_in_the_form_of_an_umlaut_only_are_one_class(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", (NFC, "Obst"))
+    save(tmp_path / "pictures" / NFD / "more.png", picture(9999, 0))
+    data = load_images(images(), node(tmp_path))
+    assert data.classes == (NFC, "Obst")
+    assert np.bincount(data.labels).tolist() == [26, 25]

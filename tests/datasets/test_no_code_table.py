@@ -57,7 +57,15 @@ def test_the_order_of_columns_does_not_matter(tmp_path: Path) -> None:
             {"features": ["age", "bmi"]},
             "t.csv, line 1: wrong header: missing age, bmi; not expected Age; found Age, y",
         ),
-        ("age;y\n1;no\n", {}, "found age;y; is separator right?"),
+        (
+            "age;y\n1;no\n",
+            {},
+            'line 1: the columns seem to be separated by ";", but the trainer\'s file says ","; '
+            'set separator = ";" in it',
+        ),
+        ("age,y\n1,no\n", {"separator": "tab"}, 'file says "tab"; set separator = "," in it'),
+        ("z\n1\n", {"features": ["age"]}, "line 1: wrong header: missing age, y; not expected z; found z"),
+        ("y\nno\n", {"features": ["age"]}, "line 1: wrong header: missing age; found y"),
         ("y\nno\n", {}, "t.csv has no features: its columns are y"),
         ("a,y\n1,no,3\n", {}, "t.csv, line 2: 3 values for 2 columns"),
         (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import unicodedata
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from flnet.datasets.labelled import dense_rows
-from flnet.datasets.tables import BadRow, ColumnSpec, RowBuilder, Table, gather, shown, text_rows
+from flnet.datasets.tables import BadRow, ColumnSpec, RowBuilder, Table, gather, near, shown, text_rows
 from flnet.errors import DataMissing, TrainerError
 from flnet.params.params import Array
 
@@ -142,3 +143,24 @@ def test_long_lists_are_cut() -> None:
     assert shown(["a", "b"]) == "a, b"
     assert shown([]) == "none"
     assert shown([str(i) for i in range(14)]).endswith("10, 11 and 2 more")
+    sentence = "Blüten/zz.jpg (image file is truncated (41 bytes not processed))"
+    assert shown([sentence]) == sentence
+    assert shown([f"{sentence} {sentence}"]) == f"{sentence} Blüten/zz.jpg (image file is ..."
+    assert shown(["x" * 150]) == "x" * 97 + " ..."
+
+
+def test_the_nearest_name_is_suggested() -> None:
+    names = [*(f"x{n}" for n in range(300)), "edible", "poisonous"]
+    assert near(["poisonus"], names) == "did you mean poisonous"
+    assert near(["zzz"], names) == "it has x0, x1, x2, x3, x4, x5, x6, x7, x8, x9, x10, x11 and 290 more"
+
+
+def test_text_is_read_alike_in_any_form_of_its_umlauts(tmp_path: Path) -> None:
+    written = 'größe,"Körperteil"\n1,"für;\u037e, älter"\n'
+    (tmp_path / "c.csv").write_text(written, "utf-8")
+    (tmp_path / "d.csv").write_text(unicodedata.normalize("NFD", written), "utf-8")
+    (tmp_path / "s.csv").write_text("a;b\nf\u037e\u0308;1\n", "utf-8")
+    assert read(tmp_path / "c.csv")[0][0] == "größe"
+    (_, composed), (_, apart) = (read(tmp_path / name)[1][0] for name in ("c.csv", "d.csv"))
+    assert composed == apart == ["1", "für;;, älter"]
+    assert len(read(tmp_path / "s.csv", ";")[1][0][1]) == 2  # a sign that NFC makes a semicolon separates nothing

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import unicodedata
 from typing import Any
 
 import numpy as np
@@ -166,6 +167,11 @@ def toml(text: str) -> Labelling:
 
 def test_a_file_says_space_desired_space_and_mapping() -> None:
     assert toml(SPACE + DESIRED + MAPPING) == Labelling(COARSE, FINE, Correspondence(FINE, COARSE, NESTED))
+
+
+def test_classes_are_alike_in_any_form_of_their_umlauts() -> None:
+    made = toml(unicodedata.normalize("NFD", 'id = "x"\nclasses = ["Blüten", "Obst"]\n'))
+    assert made.space.classes == ("Blüten", "Obst")
 
 
 def test_without_a_mapping_it_has_to_be_estimated() -> None:

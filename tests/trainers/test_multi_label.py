@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,12 +18,15 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 from flnet.compute.assignment import Assignment
 from flnet.compute.checks import checked_fit, checked_params, checked_score, declared
 from flnet.compute.in_process import InProcessBackend
+from flnet.compute.loader import find_trainers
 from flnet.compute.prediction import predicted, read_inputs
 from flnet.compute.verbs import ExportRequest, PredictRequest, PrepareRequest
+from flnet.datasets.dataset_import import bring_to, place_of
 from flnet.datasets.multi_label import arff_cells
-from flnet.errors import DataMissing, TrainerError
+from flnet.errors import DataMissing, DataThere, TrainerError
 from flnet.params.arithmetic import weighted_mean
 from flnet.params.params import Params, Schema
+from flnet.settings import load_settings
 from flnet.trainer import (
     Array,
     Fit,
@@ -490,3 +494,37 @@ def test_nodes_of_several_meshes_train_together_as_they_do_one_by_one(tmp_path: 
     for (trainer, task), fit in zip(jobs, fits, strict=True):
         assert_alike(fit, trainer.fit(task))
     assert {len(fit.params["head.bias"]) for fit in fits} == {2, 3}
+
+
+ARFF = "@relation m\n@attribute x numeric\n@attribute Grün {0,1}\n@attribute rot {0,1}\n@data\n"
+
+
+def arff(path: Path, rows: int = 60) -> Path:
+    path.write_text(ARFF + "".join(f"{n},{n % 2},{(n + 1) % 2}\n" for n in range(rows)), "utf-8")
+    return path
+
+
+def test_an_imported_file_is_read_with_the_options_that_are_there(tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    arff(tmp_path / "data/mush.arff")
+    options = 'file = "mush.arff"\nlabel_columns = ["Grün", "rot"]\nglobal_test = 0\n'
+    (tmp_path / "data/multi_label.toml").write_text(unicodedata.normalize("NFD", options), "utf-8")
+    (found,) = find_trainers(load_settings({"trainers": "MULTI_LABEL"}, {}))
+    place = place_of(found, tmp_path / "data")
+    with pytest.raises(DataThere, match=r"it would read those in .*/multi-label only"):
+        bring_to(place, arff(tmp_path / "purple.arff", 80), 1.0)
+    bring_to(place, tmp_path / "purple.arff", 1.0, replace=True)
+    data = load_node_data(TrainerSettings(tmp_path / "data", node(tmp_path).state_path))
+    assert data.info.classes == ("Grün", "rot")
+    assert sum(data.info.rows.values()) == 80
+    assert str(place.path / "purple.arff") in data.info.source
+
+
+def test_the_only_data_set_in_the_folder_for_imports_is_found(tmp_path: Path) -> None:
+    folder = tmp_path / "multi-label"
+    folder.mkdir()
+    only = arff(folder / "mine.arff")
+    assert find(tmp_path)[1] == only
+    arff(folder / "other.arff")
+    with pytest.raises(DataMissing, match=r"no multi-label data set was found in .*the folder multi-label below"):
+        find(tmp_path)

@@ -6,6 +6,7 @@ import asyncio
 import csv
 import io
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -297,6 +298,7 @@ def _rows(pasted: str, inputs: Mapping[str, Any]) -> list[Any]:
     Rows may be as in the data set: with a header or as ARFF, and with columns that are no inputs.
     """
     names: Sequence[str] = inputs.get("names") or ()
+    pasted = unicodedata.normalize("NFC", pasted)  # as names and words are read from data
     lines = [line for line in pasted.splitlines() if line.strip()]
     if not lines:
         raise InputRefused(text("the file has no rows"))

@@ -81,7 +81,7 @@ async def test_the_form_works_and_leads_back_to_the_view(client: Client, node: N
     refused = await client.post("/view/data/MNIST_3_7", form={}, files={"file": file("3")})
     page = await (await client.get(refused.headers["Location"].partition("#")[0])).get_data(as_text=True)
     assert 'role="alert"' in page
-    assert "with replace=true these take their place" in page
+    assert "the tick on the page, or replace=true in a request" in page
     done = await client.post("/view/data/MNIST_3_7", form={"replace": "true"}, files={"file": file("3")})
     page = await (await client.get(done.headers["Location"].partition("#")[0])).get_data(as_text=True)
     assert "The data that were there before are now in" in page

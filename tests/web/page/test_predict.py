@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import unicodedata
 from contextlib import suppress
 from typing import Any
 
@@ -105,6 +106,13 @@ def test_another_drawing_is_refused(pixels: str) -> None:
 def test_rows_are_read_with_their_separators_and_names(pasted: str, found: Any) -> None:
     assert rows(pasted) == found
     assert question_of(FormInput(file=("\ufeff" + pasted).encode()), TABLE).inputs == found
+
+
+def test_names_and_words_may_come_in_any_form_of_their_umlauts() -> None:
+    inputs = {**TABLE, "names": ["größe", "hut=grün", "hut=rot"]}
+    assert rows(unicodedata.normalize("NFD", "größe,hut\n2,grün"), inputs) == [
+        {"größe": 2, "hut=grün": 1, "hut=rot": 0}
+    ]
 
 
 @pytest.mark.parametrize(
