@@ -257,7 +257,7 @@ class InputSpec:
         hint: one sentence for people: "one digit, white on black, in the middle".
         ignored: columns of the data set that are no inputs (target, id); an input that comes as an object may have
             them, so that people can use rows as they are in the file.
-        gaps: whether a number may be missing. `predict` then gets NaN for it.
+        gaps: whether a number may be missing. `predict` then gets NaN for it, and so does an ONNX file.
         scale: of each column the mean that `predict` subtracts and the spread by which it divides then; empty where
             inputs are not scaled by column. An ONNX file of the trainer does the same.
         scale_is_own: whether some of these come from this node's own rows, so that only its operator may see them.
@@ -292,6 +292,7 @@ class InCoarse:
 
 
 Meaning = Literal["one_of", "any_of", "scores"]
+THRESHOLD = 0.5  # of a prediction of labels that says no other
 Optimiser = Literal["sgd", "momentum", "adam"]
 
 
@@ -313,7 +314,7 @@ class Prediction:
 
     values: Array
     meaning: Meaning = "one_of"
-    threshold: float = 0.5
+    threshold: float = THRESHOLD
     answered: tuple[str, ...] = ()
     why: tuple[float, ...] = ()
     limit: float | None = None
@@ -529,6 +530,8 @@ class Trainer(ABC):
     shared: tuple[str, ...] | None = None  # names that leave this node; None: all of them
     merge: Mapping[str, MergeRule] = MappingProxyType({})  # arrays not merged by the mean
     merging: str = ""  # the rule that its updates need, named as in FLNET_AGGREGATION; empty: what that says
+    predicts: Meaning | None = None  # the meaning of all its predictions, for a model's card; None: unsaid
+    label_threshold: float = THRESHOLD  # of all its predictions, where they are of "any_of"
     finds: Kind = ""  # what `findings` tells of a model, "labels" or "groups"; empty: nothing
     turn: Turn | None = None  # in which rounds it trains, where nodes that label differently take turns
     personalises: bool = False  # whether its private parameters learn on from each average

@@ -58,6 +58,7 @@ class ChestSubtypes(Trainer):
     """The network with one node's X-rays."""
 
     label = LABEL
+    predicts = "one_of"
     note = text("a research model, no diagnosis")
     defaults = HyperParams(e=1, u=0.02, b=32)
     limits = MappingProxyType({"learning_rate": 0.05})  # accuracy holds up to there

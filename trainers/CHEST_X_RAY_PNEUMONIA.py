@@ -58,6 +58,7 @@ class ChestXRay(Trainer):
     """
 
     label = LABEL
+    predicts = "one_of"
     note = text("a research model, no diagnosis")
     defaults = HyperParams(e=2, u=0.01, b=32)
     limits = MappingProxyType({"learning_rate": 0.05})  # accuracy holds up to there

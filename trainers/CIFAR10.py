@@ -54,6 +54,7 @@ class Cifar10(Trainer):
     """The network with one node's photographs."""
 
     label = LABEL
+    predicts = "one_of"
     defaults = HyperParams(e=1, u=0.02, b=32)
     limits = MappingProxyType({"learning_rate": 0.06})  # accuracy holds up to there
     exchange_threshold = 0.02

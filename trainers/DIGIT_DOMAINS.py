@@ -51,6 +51,7 @@ class DigitDomains(Trainer):
     """The network with one node's domain."""
 
     label = LABEL
+    predicts = "one_of"
     defaults = HyperParams(e=5, u=0.001, b=64)
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
 

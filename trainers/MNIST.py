@@ -71,6 +71,7 @@ class Mnist(Trainer):
     """The network with one node's digits."""
 
     label = LABEL
+    predicts = "one_of"
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
 
@@ -164,9 +165,9 @@ class Mnist(Trainer):
         """The same layers."""
         graph = OnnxGraph("MNIST", DIGIT.shape).scale(255 * MEAN, 255 * SPREAD).reshape(1, *DIGIT.shape)
         for block in ("conv1", "conv2"):
-            graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1).relu().max_pool(2)
-        graph.flatten().dense(params["dense.weight"].T, params["dense.bias"]).relu()
-        return graph.dense(params["output.weight"].T, params["output.bias"]).softmax().to_bytes()
+            graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1, name=block).relu().max_pool(2)
+        graph.flatten().dense(params["dense.weight"].T, params["dense.bias"], name="dense").relu()
+        return graph.dense(params["output.weight"].T, params["output.bias"], name="output").softmax().to_bytes()
 
     def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
         images, labels = self._train.batch(rows)

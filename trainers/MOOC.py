@@ -63,6 +63,7 @@ class DropOut(Trainer):
     """The network with one school's enrolments."""
 
     label = LABEL
+    predicts = "one_of"
     defaults = HyperParams(e=1, u=0.001, b=64)
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal"})

@@ -71,6 +71,7 @@ class MultiLabelNet(Trainer):
     """The network with one node's labels and rows."""
 
     label = LABEL
+    predicts = "any_of"
     defaults = HyperParams(e=1, u=0.0008, b=30)
     limits = MappingProxyType({"learning_rate": 0.0024})  # accuracy holds up to there
     exchange_threshold = 0.02
@@ -185,8 +186,8 @@ class MultiLabelNet(Trainer):
         if self._scales is not None:
             graph.scale(self._scales[:, 0], self._scales[:, 1])
         for layer in ("core.0", "core.1"):
-            graph.dense(params[f"{layer}.weight"].T, params[f"{layer}.bias"]).relu()
-        return graph.dense(params["head.weight"].T, params["head.bias"]).sigmoid().to_bytes()
+            graph.dense(params[f"{layer}.weight"].T, params[f"{layer}.bias"], name=layer).relu()
+        return graph.dense(params["head.weight"].T, params["head.bias"], name="head").sigmoid().to_bytes()
 
     def inputs(self) -> Array:
         """The training rows."""

@@ -43,6 +43,7 @@ class SmallDigits(Trainer):
     """The network with one node's digits."""
 
     label = "Small digits"
+    predicts = "one_of"
     defaults = HyperParams(e=5, u=0.001, b=32)
     honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
 

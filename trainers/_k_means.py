@@ -80,6 +80,7 @@ class KMeans(Trainer):
     """k centroids; `u` is the share of the way to a batch's mean that they go, at most 1."""
 
     defaults = HyperParams(e=1, u=1.0, b=ALL)
+    predicts = "scores"
     finds = "groups"
     exchange_threshold = 0.02
     merging = "k-means"

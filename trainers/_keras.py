@@ -262,18 +262,19 @@ def _add_to(graph: OnnxGraph, layer: Any, params: Mapping[str, Array]) -> None:
         case "Rescaling":
             graph.scale(-layer.offset / layer.scale, 1 / layer.scale)
         case "Conv2D":
-            graph.conv(weight("kernel").transpose(3, 2, 0, 1), None, pad=1)
+            graph.conv(weight("kernel").transpose(3, 2, 0, 1), None, pad=1, name=layer.name)
         case "MaxPooling2D":
             graph.max_pool(2)
         case "BatchNormalization":
             stored = (weight(name) for name in ("gamma", "beta", "moving_mean", "moving_variance"))
-            graph.batch_norm(*stored, epsilon=layer.epsilon)
+            graph.batch_norm(*stored, epsilon=layer.epsilon, name=layer.name)
         case "ReLU":
             graph.relu()
         case "Flatten":
             graph.channels_last().flatten()
         case "Dense":
-            graph.dense(weight("kernel"), weight("bias") if layer.use_bias else np.zeros(layer.units, np.float32))
+            bias = weight("bias") if layer.use_bias else np.zeros(layer.units, np.float32)
+            graph.dense(weight("kernel"), bias, name=layer.name)
         case "Dropout":
             pass
         case other:

@@ -92,6 +92,7 @@ class OwnTrainer(Trainer):
         self.licence, self.note = own.licence, own.note
         self._net, self._sides, self._info = net, sides, info
         self._scale = own.target_scale if isinstance(own, OwnTable) else None
+        self.predicts = "one_of" if self._scale is None else "scores"
         self._spec, self._inputs, self._prepared = spec, inputs, prepared
         targets = np.unique(sides["train"].targets)
         self._labels = 1 if self._scale is not None else int((targets >= 0).sum())
@@ -182,10 +183,7 @@ class OwnTrainer(Trainer):
         return Prediction(outputs.numpy() * spread + mean, "scores")
 
     def onnx(self, params: Mapping[str, Array]) -> bytes:
-        """The same layers, from what a person has to the classes' probabilities, or the target in its own unit.
-
-        Missing values must be filled in before: the file knows no NaN.
-        """
+        """The same layers, from what a person has to the classes' probabilities, or the target in its own unit."""
         graph = self._net.layers(self._prepared(OnnxGraph(self.label or "model", self._spec.shape)), params)
         if self._scale is None:
             return graph.softmax().to_bytes()
@@ -272,7 +270,7 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
         "table",
         (len(names),),
         names=names,
-        hint=text("numbers as they stand in the table; 1 for a category"),
+        hint=text("one row as it stands in the table"),
         ignored=data.table.others,
         gaps=own.missing == "mean",
         scale=tuple((float(mean), float(spread)) for mean, spread in data.scales),
@@ -284,7 +282,8 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
         return torch.tensor(standardised(x, data.scales))
 
     def prepared(graph: OnnxGraph) -> OnnxGraph:
-        return graph.scale(data.scales[:, 0], data.scales[:, 1])
+        filled = graph.fill(data.scales[:, 0]) if spec.gaps else graph
+        return filled.scale(data.scales[:, 0], data.scales[:, 1])
 
     kind = OwnNumbers if own.task == "regress" else OwnTrainer
     trainer = kind(own, net, sides, data.info, spec, inputs, prepared, device, data.coarse)

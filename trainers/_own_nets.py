@@ -55,9 +55,9 @@ def small_cnn(size: int, channels: int, classes: int) -> Net:
 
     def layers(graph: OnnxGraph, params: Mapping[str, Array]) -> OnnxGraph:
         for block in ("conv1", "conv2"):
-            graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1).relu().max_pool(2)
-        graph.flatten().dense(params["dense.weight"].T, params["dense.bias"]).relu()
-        return graph.dense(params["output.weight"].T, params["output.bias"])
+            graph.conv(params[f"{block}.weight"], params[f"{block}.bias"], pad=1, name=block).relu().max_pool(2)
+        graph.flatten().dense(params["dense.weight"].T, params["dense.bias"], name="dense").relu()
+        return graph.dense(params["output.weight"].T, params["output.bias"], name="output")
 
     return Net(shapes, outputs, layers)
 
@@ -79,7 +79,7 @@ def mlp(inputs: int, hidden: Sequence[int], outputs: int) -> Net:
     def layers(graph: OnnxGraph, params: Mapping[str, Array]) -> OnnxGraph:
         graph.flatten()
         for name in names[:-1]:
-            graph.dense(params[f"{name}.weight"].T, params[f"{name}.bias"]).relu()
-        return graph.dense(params["output.weight"].T, params["output.bias"])
+            graph.dense(params[f"{name}.weight"].T, params[f"{name}.bias"], name=name).relu()
+        return graph.dense(params["output.weight"].T, params["output.bias"], name="output")
 
     return Net(shapes, through, layers)

@@ -32,6 +32,8 @@ def question_of(path: Path) -> dict[str, Any]:
         ValueError: the file cannot be read, or is not what its ending says.
     """
     read = SUFFIXES.get(path.suffix.lower())
+    if read is None and not path.exists():
+        raise ValueError(f"{path} is not there")
     if read is None:
         raise ValueError(f"{path} ends in {path.suffix or 'nothing'!r}; expected {', '.join(SUFFIXES)}")
     try:
@@ -43,6 +45,8 @@ def question_of(path: Path) -> dict[str, Any]:
         json.dumps(question, allow_nan=False)
     except OSError as exc:
         raise ValueError(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except UnicodeDecodeError as exc:
+        raise ValueError(f"{path} is not text in UTF-8; save it as UTF-8 ({exc})") from exc
     except (ValueError, EOFError, RecursionError, csv.Error, FlnetError) as exc:
         raise ValueError(f"{path} holds no usable inputs: {exc}") from exc
     return question
@@ -132,20 +136,30 @@ SUFFIXES: Mapping[str, Callable[[Path], dict[str, Any]]] = {
     ".jpeg": _picture,
 }
 _IN_PARTS = (".csv", ".tsv", ".arff")
+_PICTURES = tuple(suffix for suffix, read in SUFFIXES.items() if read is _picture)
+_OTHER_PICTURES = (".avif", ".bmp", ".dcm", ".gif", ".heic", ".heif", ".jp2", ".tif", ".tiff", ".webp")
 
 
-def pictures_in(folder: Path) -> list[Path]:
-    """The images in a folder and in the folders in it, sorted; hidden ones are left out.
+def pictures_in(folder: Path) -> tuple[list[Path], list[Path]]:
+    """The images in a folder and in the folders in it, and those of kinds that no node reads, both sorted.
+
+    Hidden ones are left out.
 
     Raises:
-        ValueError: there are none.
+        ValueError: there are none that a node reads.
     """
-    kinds = [suffix for suffix, read in SUFFIXES.items() if read is _picture]
-    found = [path for path in folder.rglob("*") if path.suffix.lower() in kinds and path.is_file()]
-    shown = [path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts)]
-    if not shown:
-        raise ValueError(f"{folder} holds no images; expected {', '.join(kinds)}")
-    return sorted(shown)
+    found = [path for path in folder.rglob("*") if path.suffix.lower() in (*_PICTURES, *_OTHER_PICTURES)]
+    shown = sorted(
+        path
+        for path in found
+        if path.is_file() and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+    others = [path for path in shown if path.suffix.lower() in _OTHER_PICTURES]
+    usable = [path for path in shown if path not in set(others)]
+    if not usable:
+        names = f"; found {listed(printable(path.name) for path in others)}" if others else ""
+        raise ValueError(f"{folder} holds no images; expected {', '.join(_PICTURES)}{names}")
+    return usable, others
 
 
 @click.command("predict")
@@ -203,21 +217,28 @@ def command(
         return
     model = {} if digest is None else {"digest": digest}
     try:
-        pictures = pictures_in(path) if path.is_dir() else []
+        pictures, others = pictures_in(path) if path.is_dir() else ([], [])
         question = {} if pictures else question_of(path)
     except ValueError as exc:
         raise click.BadParameter(str(exc), param_hint="--input") from exc
     with NodeClient(address, WORK_SECONDS) as node:
         if pictures:
-            answer = _of_pictures(node, trainer, path, pictures, model)
+            unread = {str(other.relative_to(path)): _other_kind(other) for other in others}
+            answer = _of_pictures(node, trainer, path, pictures, model, unread)
         else:
             answer = _joined([node.predict(trainer, part) for part in parts_of({**question, **model})])
+    if "image" in question:
+        answer = {**answer, "files": [path.name]}
     if as_json:
         print_json(answer)
     else:
         _show(answer)
     if refused := answer.get("refused"):
-        raise click.ClickException(_without(refused, len(pictures)))
+        raise click.ClickException(_without(refused, len(pictures) + len(others)))
+
+
+def _other_kind(picture: Path) -> str:
+    return f"it ends in {picture.suffix!r}; expected {', '.join(_PICTURES)}"
 
 
 def ids_in(path: Path, column: str) -> list[str]:
@@ -295,10 +316,19 @@ def _joined_ids(answers: list[View]) -> View:
 
 
 def _of_pictures(
-    node: NodeClient, trainer: str, folder: Path, pictures: Iterable[Path], model: Mapping[str, str]
+    node: NodeClient,
+    trainer: str,
+    folder: Path,
+    pictures: Iterable[Path],
+    model: Mapping[str, str],
+    refused: dict[str, str],
 ) -> View:
-    """The answers for images, one after the other; one that cannot be used is named, and keeps no other from its answer."""
-    answers, files, refused = list[View](), list[str](), dict[str, str]()
+    """The answers for images, one after the other; one that cannot be used is named, and keeps no other from its answer.
+
+    Args:
+        refused: by name why an image cannot be used, of those that are known before; more are added.
+    """
+    answers, files = list[View](), list[str]()
     for picture in pictures:
         name = str(picture.relative_to(folder))
         try:

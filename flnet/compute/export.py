@@ -30,7 +30,10 @@ INPUT, OUTPUT = "inputs", "values"
 
 
 class OnnxGraph:
-    """A chain of layers from `inputs` (n, *shape) float32 to `values`."""
+    """A chain of layers from `inputs` (n, *shape) float32 to `values`.
+
+    The arrays of a layer with a name are called NAME.weight, NAME.bias and so on in the file. Each name occurs once.
+    """
 
     def __init__(self, name: str, shape: Sequence[int]) -> None:
         self._onnx = _package("onnx")
@@ -44,6 +47,14 @@ class OnnxGraph:
         self._add("Sub", self._constant(np.float32(minus)))
         return self._add("Div", self._constant(np.float32(divide)))
 
+    def fill(self, instead: float | Array) -> Self:
+        """This number where one is missing (NaN); one for all features, or one for each."""
+        given, constant = self._last, self._constant(np.float32(instead))
+        missing, filled = self._add("IsNaN")._last, f"where_{len(self._nodes)}"
+        self._nodes.append(self._onnx.helper.make_node("Where", [missing, constant, given], [filled]))
+        self._last = filled
+        return self
+
     def reshape(self, *shape: int) -> Self:
         """Give each input another shape."""
         return self._add("Reshape", self._constant(np.array([-1, *shape], np.int64)))
@@ -56,14 +67,20 @@ class OnnxGraph:
         """(n, channels, height, width) to (n, height, width, channels): before `flatten`, as Keras counts."""
         return self._add("Transpose", perm=[0, 2, 3, 1])
 
-    def conv(self, weight: Array, bias: Array | None = None, *, pad: int = 0, stride: int = 1) -> Self:
+    def conv(
+        self, weight: Array, bias: Array | None = None, *, pad: int = 0, stride: int = 1, name: str = ""
+    ) -> Self:
         """Convolution with weights (outputs, inputs, height, width), zeros around the image."""
-        inputs = [self._constant(weight), *([] if bias is None else [self._constant(bias)])]
+        inputs = [self._constant(weight, name, "weight")]
+        inputs += [] if bias is None else [self._constant(bias, name, "bias")]
         return self._add("Conv", *inputs, pads=[pad] * 4, strides=[stride] * 2)
 
-    def batch_norm(self, scale: Array, shift: Array, mean: Array, variance: Array, *, epsilon: float) -> Self:
+    def batch_norm(
+        self, scale: Array, shift: Array, mean: Array, variance: Array, *, epsilon: float, name: str = ""
+    ) -> Self:
         """Batch normalisation with its stored statistics, one of each a channel."""
-        inputs = [self._constant(statistic) for statistic in (scale, shift, mean, variance)]
+        statistics = {"scale": scale, "shift": shift, "mean": mean, "variance": variance}
+        inputs = [self._constant(array, name, what) for what, array in statistics.items()]
         return self._add("BatchNormalization", *inputs, epsilon=epsilon)
 
     def max_pool(self, size: int) -> Self:
@@ -78,9 +95,9 @@ class OnnxGraph:
         """All of an input in one row."""
         return self._add("Flatten", axis=1)
 
-    def dense(self, weight: Array, bias: Array) -> Self:
+    def dense(self, weight: Array, bias: Array, *, name: str = "") -> Self:
         """x @ weight + bias, with weights (inputs, outputs)."""
-        return self._add("Gemm", self._constant(weight), self._constant(bias))
+        return self._add("Gemm", self._constant(weight, name, "weight"), self._constant(bias, name, "bias"))
 
     def relu(self) -> Self:
         """max(x, 0)."""
@@ -131,11 +148,11 @@ class OnnxGraph:
         self._last = result
         return self
 
-    def _constant(self, value: Any) -> str:
+    def _constant(self, value: Any, layer: str = "", what: str = "") -> str:
         array = np.asarray(value)
         if array.dtype.kind == "f":
             array = np.ascontiguousarray(array, np.float32).reshape(array.shape)
-        name = f"constant_{len(self._constants)}"
+        name = f"{layer}.{what}" if layer else f"constant_{len(self._constants)}"
         self._constants.append(self._onnx.numpy_helper.from_array(array, name))
         return name
 

@@ -41,6 +41,8 @@ def offered(trainer: Trainer, name: str) -> dict[str, Any]:
         "scale_is_own": spec is not None and bool(spec.scale_is_own),
         "formats": formats_of(trainer),
         "alone": which_alone(trainer),
+        "predicts": _meaning(trainer, name),
+        "threshold": float(trainer.label_threshold),
         "finds": _kind(trainer, name),
         "note": str(trainer.note),
         "licence": str(trainer.licence),
@@ -62,6 +64,19 @@ def _kind(trainer: Trainer, name: str) -> str:
     return trainer.finds
 
 
+def _meaning(trainer: Trainer, name: str) -> str:
+    if trainer.predicts is not None and trainer.predicts not in get_args(Meaning):
+        raise TrainerError(
+            text(
+                "trainer {trainer}: predicts is {value}; expected {expected}, or nothing",
+                name,
+                repr(trainer.predicts),
+                ", ".join(get_args(Meaning)),
+            )
+        )
+    return trainer.predicts or ""
+
+
 def spec_of(offers: Mapping[str, Any]) -> InputSpec | None:
     """The `InputSpec` in the `offers` of a declaration; None if there is none."""
     fields = offers.get("inputs")
@@ -71,15 +86,18 @@ def spec_of(offers: Mapping[str, Any]) -> InputSpec | None:
     return InputSpec(**{**fields, **lists})
 
 
-def checked_prediction(prediction: Prediction, inputs: int, classes: int, trainer: str) -> Prediction:
+def checked_prediction(
+    prediction: Prediction, inputs: int, classes: int, trainer: str, declared: Trainer | None = None
+) -> Prediction:
     """A trainer's prediction, checked, as float32.
 
     Args:
         inputs: number of inputs.
         classes: how many the trainer's data have; 0 if it names none.
+        declared: who may say what all its predictions mean.
 
     Raises:
-        TrainerError: wrong type, shape or meaning, not finite, or no probabilities where it says so.
+        TrainerError: wrong type, shape or meaning, not as declared, not finite, or no probabilities where it says so.
     """
     what = text("predict of trainer {trainer}", trainer)
     if not isinstance(prediction, Prediction) or prediction.meaning not in get_args(Meaning):
@@ -99,6 +117,8 @@ def checked_prediction(prediction: Prediction, inputs: int, classes: int, traine
             )
         )
     _refuse_nonsense(values, prediction.meaning, what)
+    if declared is not None:
+        _refuse_another_meaning(prediction, declared, what)
     models = _models(prediction, inputs, what)
     coarse = None if prediction.coarse is None else _coarse(prediction.coarse, inputs, what)
     return Prediction(values, prediction.meaning, float(prediction.threshold), *models, coarse)
@@ -151,6 +171,28 @@ def predicted(prediction: Prediction, classes: Sequence[str]) -> list[Any]:
         chosen = prediction.values >= prediction.threshold
         return [[classes[int(column)] for column in np.flatnonzero(row)] for row in chosen]
     return [classes[int(column)] for column in prediction.values.argmax(axis=1)]
+
+
+def _refuse_another_meaning(prediction: Prediction, declared: Trainer, what: str) -> None:
+    """What a card says of predictions must hold for them."""
+    if declared.predicts not in (None, prediction.meaning):
+        raise TrainerError(
+            text(
+                "{where} gave {meaning}; the trainer's attribute predicts says {declared}",
+                what,
+                prediction.meaning,
+                declared.predicts,
+            )
+        )
+    if declared.predicts == "any_of" and float(prediction.threshold) != float(declared.label_threshold):
+        raise TrainerError(
+            text(
+                "{where} gave the threshold {threshold}; the trainer's attribute label_threshold says {declared}",
+                what,
+                f"{prediction.threshold:g}",
+                f"{declared.label_threshold:g}",
+            )
+        )
 
 
 def _refuse_nonsense(values: Array, meaning: Meaning, what: str) -> None:
@@ -288,6 +330,13 @@ def words_of(names: Sequence[str]) -> Mapping[str, Sequence[str]]:
     return _words_of(tuple(names))
 
 
+def columns_of(names: Sequence[str]) -> Mapping[str, Sequence[str]]:
+    """The columns of the file behind these names, in their order, each with its words; without any for numbers."""
+    words = words_of(names)
+    columns = (column if (column := name.partition("=")[0]) in words else name for name in names)
+    return {column: words.get(column, ()) for column in columns}
+
+
 @lru_cache(maxsize=16)  # it is asked for each row
 def _words_of(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
     known = set(names)
@@ -300,6 +349,14 @@ def _words_of(names: tuple[str, ...]) -> Mapping[str, Sequence[str]]:
 
 
 def _by_name(row: Mapping[str, Any], spec: InputSpec, place: int) -> list[Any]:
+    if spec.kind == "image":
+        raise InputRefused(
+            text(
+                "input {place} is a row with named columns; this trainer takes pictures, or {count} numbers in lists",
+                place,
+                _shown(spec.shape),
+            )
+        )
     if not spec.names:
         raise InputRefused(
             text("input {place} is an object; expected {count} numbers in lists", place, _shown(spec.shape))
@@ -314,15 +371,8 @@ def _by_name(row: Mapping[str, Any], spec: InputSpec, place: int) -> list[Any]:
     inputs = {f"{column}={word}" for column, told in words.items() for word in told}
     missing = [name for name in spec.names if name not in row and name not in inputs]
     unknown = sorted(row.keys() - {*spec.names, *spec.ignored, *words})
-    columns = _some(spec.names)
-    if missing and not unknown:
-        raise InputRefused(
-            text("input {place} lacks {names}; the columns are {columns}", place, _some(missing), columns)
-        )
-    if unknown:
-        said = text("has unknown {names}", _some(unknown))
-        said = text("{one} and {other}", text("lacks {names}", _some(missing)), said) if missing else said
-        raise InputRefused(text("input {place} {words}; the columns are {columns}", place, said, columns))
+    if missing or unknown:
+        raise InputRefused(_unlike_the_file(missing, unknown, row, spec, place))
     chosen = {column: _word(row[column], column, told, spec, place) for column, told in words.items()}
     return [
         _cell(row[name], name, spec, place)
@@ -330,6 +380,33 @@ def _by_name(row: Mapping[str, Any], spec: InputSpec, place: int) -> list[Any]:
         else float(chosen[name.partition("=")[0]] == name.partition("=")[2])
         for name in spec.names
     ]
+
+
+def _unlike_the_file(
+    missing: Sequence[str], unknown: Sequence[str], row: Mapping[str, Any], spec: InputSpec, place: int
+) -> str:
+    columns, lacking = _some(list(columns_of(spec.names))), _lacking(missing, row, spec)
+    if not unknown:
+        return text("input {place} lacks {names}; the columns are {columns}", place, lacking, columns)
+    said = text("has unknown {names}", _some(unknown))
+    said = text("{one} and {other}", text("lacks {names}", lacking), said) if missing else said
+    return text("input {place} {words}; the columns are {columns}", place, said, columns)
+
+
+def _lacking(missing: Sequence[str], row: Mapping[str, Any], spec: InputSpec) -> str:
+    """Missing columns as they are called in the file, those of words with their words.
+
+    Who sent a column for each word is told which of these is missing.
+    """
+    words, sent = words_of(spec.names), {name.partition("=")[0] for name in row}
+    lacking: dict[str, str] = {}
+    for name in missing:
+        column = name.partition("=")[0]
+        if column in words and column not in sent:
+            lacking[column] = f"{column[:60]!r} ({_some(words[column])})"
+        else:
+            lacking[name] = repr(name[:60])
+    return _first_of(list(lacking.values()))
 
 
 def _cell(value: Any, name: str, spec: InputSpec, place: int) -> Any:
@@ -402,8 +479,12 @@ def _place(bad: Array, spec: InputSpec) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(repr(name[:60]) for name in names[:8])
-    return text("{names} and {count} more", shown, len(names) - 8) if len(names) > 8 else shown
+    return _first_of([repr(name[:60]) for name in names])
+
+
+def _first_of(words: Sequence[str]) -> str:
+    shown = ", ".join(words[:8])
+    return text("{names} and {count} more", shown, len(words) - 8) if len(words) > 8 else shown
 
 
 def _shown(shape: Sequence[Any]) -> str:

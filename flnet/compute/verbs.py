@@ -258,7 +258,8 @@ def _predict(work: Work, request: PredictRequest) -> Prediction:
         given = request.inputs
         inputs = picture_input(given, spec) if isinstance(given, bytes) else check_inputs(given, spec)
         prediction = work.trainer.predict(request.params, inputs)
-        return checked_prediction(prediction, len(inputs), len(work.trainer.data_info().classes), work.name)
+        classes = len(work.trainer.data_info().classes)
+        return checked_prediction(prediction, len(inputs), classes, work.name, work.trainer)
 
 
 def _diagnose(work: Work, request: DiagnoseRequest) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import flnet
-from flnet.compute.prediction import names_of_classes, predicted, read_inputs, spec_of
+from flnet.compute.prediction import columns_of, names_of_classes, predicted, read_inputs, spec_of
 from flnet.compute.queue import ComputeQueue
 from flnet.compute.verbs import DiagnoseRequest, ExportRequest, Inputs, PredictRequest, TrainerRequest
 from flnet.errors import InvalidMessage, NotOffered, NotReady, OwnMachineOnly
@@ -107,8 +107,28 @@ def _inputs(chosen: SelectedModel, declared: Declaration, is_operator: bool) -> 
         lines += ["", *_columns(spec, declared, is_operator)]
     if classes:
         order = "; ".join(f"{place}: {_plain(name)}" for place, name in enumerate(classes))
-        lines += [f"For each input the model gives {len(classes)} numbers, in this order: {order}.", ""]
-    return lines
+        numbers = "1 number" if len(classes) == 1 else f"{len(classes)} numbers, in this order"
+        lines += [f"For each input the model gives {numbers}: {order}.", ""]
+    meaning = _meaning(declared, len(classes))
+    return [*lines, meaning, ""] if meaning else lines
+
+
+def _meaning(declared: Declaration, numbers: int) -> str:
+    """What the numbers are and how a prediction follows; empty where the trainer does not say."""
+    match declared.offers.get("predicts"):
+        case "one_of":
+            return "They are probabilities that sum to 1: one class is right, and the likeliest is predicted."
+        case "any_of":
+            least = declared.offers["threshold"]
+            return (
+                "They are probabilities of labels of which several may hold at once, or none: each number is in "
+                f"[0, 1] by itself, and a label is predicted if its number is {least:g} or more."
+            )
+        case "scores" if numbers > 1:
+            return "They are scores, no probabilities: the largest wins."
+        case "scores":
+            return "It is the predicted value itself, no probability."
+    return ""
 
 
 def _range(spec: InputSpec) -> str:
@@ -123,10 +143,8 @@ def _squeezed(spec: InputSpec) -> str:
     height, width = spec.shape[:2]
     low, high = _ends(spec)
     colours = "RGB" if spec.shape[2:] == (3,) else "grey"
-    return (
-        f"turned upright, made {colours}, squeezed to {width} x {height} pixels by Lanczos resampling, "
-        f"and 0 to 255 brought to {low:g} to {high:g}"
-    )
+    steps = f"turned upright, made {colours}, squeezed to {width} x {height} pixels by Lanczos resampling"
+    return steps if (low, high) == (0, 255) else f"{steps}, and 0 to 255 brought to {low:g} to {high:g}"
 
 
 def _ends(spec: InputSpec) -> tuple[float, float]:
@@ -147,15 +165,40 @@ def _columns(spec: InputSpec, declared: Declaration, is_operator: bool) -> list[
         lines.append(
             _row([_plain(name), *([f"{value:.6g}" for value in scale[place]] if scale and not hidden else [])])
         )
-    if scale and hidden:
+    return [*lines, "", *_words(spec), *(_scaling(spec, declared, hidden=bool(hidden)) if scale else [])]
+
+
+def _scaling(spec: InputSpec, declared: Declaration, *, hidden: bool) -> list[str]:
+    own = bool(declared.offers.get("scale_is_own"))
+    if hidden:
+        lines = ["The network takes scaled columns. The scales are of this node's own rows: ask its operator."]
+    else:
+        missing = ", and 0 for a missing value" if spec.gaps else ""
+        lines = [f"The network takes (value - mean) / spread of each column{missing}."]
+    given = "the values as they are" + (", and NaN for a missing one" if spec.gaps else "")
+    lines += [f"The ONNX file computes this itself: give it {given}."]
+    if own:
         lines += [
-            "",
-            "The network takes scaled columns. The scales are of this node's own rows: ask its operator.",
+            "Means and spreads of this node's own training rows change when rows are added here. "
+            "Then the same digest gives somewhat other numbers, and another ONNX file."
         ]
-    elif scale:
-        words = "The network takes (value - mean) / spread of each column, and 0 for a missing value."
-        lines += ["", f"{words} The ONNX file computes this itself: give it the values as they are."]
-    return [*lines, ""]
+    return ["\n".join(lines), ""]
+
+
+def _words(spec: InputSpec) -> list[str]:
+    """How words of the data set become numbers."""
+    columns = {column: words for column, words in columns_of(spec.names).items() if words}
+    if not columns:
+        return []
+    column, words = next(iter(columns.items()))
+    missing = "; all of them are 0 where the word is missing" if spec.gaps else ""
+    quoted = {name: ", ".join(f'"{_plain(word)}"' for word in words) for name, words in columns.items()}
+    told = "; ".join(f"{_plain(name)}: {words}" for name, words in quoted.items())
+    return [
+        f"Columns of words have a number for each word: {_plain(f'{column}={words[0]}')} is 1 where {_plain(column)} is "
+        f'"{_plain(words[0])}", and 0 for its other words{missing}. The words are: {told}.',
+        "",
+    ]
 
 
 def _data(chosen: SelectedModel, declared: Declaration) -> list[str]:
@@ -239,16 +282,29 @@ def _loading(stem: str, chosen: SelectedModel, declared: Declaration) -> list[st
         "",
         f'model = onnxruntime.InferenceSession("{stem}.onnx")',
         f"inputs = np.full({(1, *spec.shape)}, {spec.low or 0.0:g}, np.float32)  # {_own_values(spec)}",
-        f"classes = {json.dumps(list(chosen.figures['classes']))}",
+        f"classes = {list(chosen.figures['classes'])!r}",
         "(values,) = model.run(None, {model.get_inputs()[0].name: inputs})",
         "for row in values:",
-        "    print(dict(zip(classes or range(len(row)), row.tolist())))",
+        f"    print({_reading(declared, len(chosen.figures['classes']))})",
         "```",
     ]
 
 
 def _own_values(spec: InputSpec) -> str:
-    return 'or picture("NAME.jpg")' if spec.kind == "image" else "put your own values here"
+    if spec.kind == "image":
+        return 'or picture("NAME.jpg")'
+    return "put your own values here" + (", np.nan for a missing one" if spec.gaps else "")
+
+
+def _reading(declared: Declaration, classes: int) -> str:
+    """Code of what is predicted from a row of numbers, with these beside it."""
+    match declared.offers.get("predicts"):
+        case "one_of" | "scores" if classes > 1:
+            return "classes[row.argmax()], dict(zip(classes, row.tolist()))"
+        case "any_of" if classes:
+            chosen = f"[name for name, value in zip(classes, row) if value >= {declared.offers['threshold']:g}]"
+            return f"{chosen}, dict(zip(classes, row.tolist()))"
+    return "dict(zip(classes or range(len(row)), row.tolist()))"
 
 
 def _reading_pictures(spec: InputSpec) -> list[str]:
@@ -256,6 +312,7 @@ def _reading_pictures(spec: InputSpec) -> list[str]:
     height, width = spec.shape[:2]
     low, high = _ends(spec)
     mode = "RGB" if spec.shape[2:] == (3,) else "L"
+    scaled = "" if (low, high) == (0, 255) else f"{low:g} + ({high:g} - {low:g}) / 255 * "
     return [
         "",
         "",
@@ -268,7 +325,7 @@ def _reading_pictures(spec: InputSpec) -> list[str]:
         '        if upright.mode.startswith("I"):  # 16 bits a pixel',
         "            upright = Image.fromarray((np.asarray(upright) / 257).clip(0, 255).astype(np.uint8))",
         f'        small = upright.convert("{mode}").resize(({width}, {height}), Image.Resampling.LANCZOS)',
-        f"    values = {low:g} + ({high:g} - {low:g}) * (np.asarray(small, np.float32) / 255)",
+        f"    values = {scaled}np.asarray(small, np.float32)",
         f"    return values.reshape{(1, *spec.shape)}.astype(np.float32)",
         "",
     ]

@@ -75,7 +75,33 @@ def test_a_file_that_cannot_be_used_is_wrong_usage(ask: Run, fake_node: FakeNode
     shown = ask("predict", "MNIST", "--input", str(tmp_path / "none.csv"))
     assert shown.exit_code == 2
     assert "cannot be read" in shown.stderr
+    shown = ask("predict", "MNIST", "--input", str(tmp_path / "nothing"))
+    assert shown.exit_code == 2
+    assert "nothing is not there" in " ".join(shown.stderr.split())
     assert fake_node.posted == []
+
+
+def test_one_image_is_called_by_the_name_of_its_file(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    fake_node.prediction = {"classes": ["x"], "probabilities": [[1.0]], "predicted": ["x"], "model": MODEL}
+    image = str(pictures(tmp_path, "a.png") / "a.png")
+    assert any(
+        line.split()[:2] == ["a.png", "x"] for line in ask("predict", "T", "--input", image).output.splitlines()
+    )
+    assert json.loads(ask("predict", "T", "--input", image, "--json").stdout)["files"] == ["a.png"]
+
+
+def test_images_of_other_kinds_are_named_as_refused(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
+    fake_node.prediction = {"classes": ["x"], "probabilities": [[1.0]], "predicted": ["x"], "model": MODEL}
+    folder = pictures(tmp_path / "new", "a.png", "b.webp", "more/c.TIF", "notes.txt", ".hidden/d.bmp")
+    shown = ask("predict", "T", "--input", str(folder), "--json")
+    assert shown.exit_code == 1
+    answer = json.loads(shown.stdout)
+    assert (answer["files"], set(answer["refused"])) == (["a.png"], {"b.webp", "more/c.TIF"})
+    assert "2 of 3 images cannot be used: b.webp (it ends in '.webp'; expected .png, .jpg, .jpeg)" in shown.stderr
+    (folder / "a.png").unlink()
+    shown = ask("predict", "T", "--input", str(folder))
+    assert shown.exit_code == 2
+    assert "found b.webp, c.TIF" in " ".join(shown.stderr.split())
 
 
 def test_which_of_two_models_answered_and_why(ask: Run, fake_node: FakeNode, tmp_path: Path) -> None:
@@ -293,9 +319,13 @@ def test_a_long_file_is_asked_in_parts_and_answered_as_one(
         ("a.arff", ARFF + "1,2", "holds no usable inputs: .*line 7: 2 values for 4 columns"),
         ("a.arff", ARFF + "{9 1}", "'9' is no column"),
         ("a.npy", "no array", "holds no usable inputs"),
+        ("a.csv", "größe\n1".encode("latin-1"), "a.csv is not text in UTF-8; save it as UTF-8"),
+        ("a.arff", ARFF.encode() + b"\xfc", "a.arff is not text in UTF-8; save it as UTF-8"),
     ],
 )
-def test_what_cannot_be_used_is_said_with_its_name(tmp_path: Path, name: str, contents: str, words: str) -> None:
+def test_what_cannot_be_used_is_said_with_its_name(
+    tmp_path: Path, name: str, contents: str | bytes, words: str
+) -> None:
     with pytest.raises(ValueError, match=words):
         question_of(written(tmp_path, name, contents))
 

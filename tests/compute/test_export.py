@@ -18,7 +18,7 @@ from flnet.params.params import Params
 from flnet.trainer import Method, Trainer
 from tests.algorithms.lines import Lines, Point, clouds
 
-pytest.importorskip("onnx", reason="the extra onnx is not installed")
+onnx = pytest.importorskip("onnx", reason="the extra onnx is not installed")
 runtime = pytest.importorskip("onnxruntime", reason="onnxruntime, which the test runs the file with, is not here")
 CHANCE = np.random.default_rng(0)
 IMAGES = CHANCE.normal(size=(3, 6, 5, 2)).astype(np.float32)  # (n, height, width, channels)
@@ -44,6 +44,12 @@ def test_values_are_scaled_and_layouts_exchanged() -> None:
     turned = IMAGES.transpose(0, 3, 1, 2)
     assert np.array_equal(flat(lambda g: g.channels_first()), turned.reshape(3, -1))
     assert np.array_equal(flat(lambda g: g.channels_first().channels_last()), IMAGES.reshape(3, -1))
+
+
+def test_missing_values_are_filled_in_by_column() -> None:
+    holes = np.array([[np.nan, 2], [3, np.nan], [1, 1]], np.float32)
+    assert flat(lambda g: g.fill(np.array([7, 8])), holes).tolist() == [[7, 2], [3, 8], [1, 1]]
+    assert flat(lambda g: g.fill(5).fill(6).scale(1, 2), holes).tolist() == [[2, 0.5], [1, 2], [0, 0]]
 
 
 def test_a_convolution_with_padding() -> None:
@@ -82,6 +88,13 @@ def test_a_dense_layer_and_the_activations() -> None:
     assert np.allclose(run(dense().sigmoid(), x), 1 / (1 + np.exp(-score)), atol=1e-5)
     odds = np.exp(score)
     assert np.allclose(run(dense().softmax(), x), odds / odds.sum(1, keepdims=True), atol=1e-5)
+
+
+def test_the_arrays_of_a_layer_are_called_by_its_name() -> None:
+    graph = OnnxGraph("test", (6, 5, 2)).channels_first()
+    graph.conv(np.zeros((4, 2, 3, 3)), np.zeros(4), name="first").average().dense(np.zeros((4, 1)), np.zeros(1))
+    names = [array.name for array in onnx.load_from_string(graph.to_bytes()).graph.initializer]
+    assert names == ["first.weight", "first.bias", "constant_2", "constant_3"]
 
 
 def test_layers_that_do_not_fit_are_found() -> None:

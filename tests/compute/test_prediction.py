@@ -111,6 +111,32 @@ def test_the_winner_or_all_that_hold_are_named() -> None:
     assert names_of_classes(("x", "y"), np.zeros((1, 2))) == ["x", "y"]
 
 
+def test_a_prediction_means_what_the_trainer_declares() -> None:
+    class Declares(Offering):
+        predicts = "any_of"
+        label_threshold = 0.3
+
+    said = offered(Declares(0), "T")
+    assert (said["predicts"], said["threshold"]) == ("any_of", 0.3)
+    made = Prediction(np.array([[0.9, 0.1]]), "any_of", 0.3)
+    assert checked_prediction(made, 1, 2, "T", Declares(0)).threshold == 0.3
+    assert checked_prediction(made, 1, 2, "T", Offering(0)).meaning == "any_of"  # who declares nothing is free
+    with pytest.raises(TrainerError, match="gave one_of; the trainer's attribute predicts says any_of"):
+        checked_prediction(Prediction(made.values), 1, 2, "T", Declares(0))
+    with pytest.raises(
+        TrainerError, match=r"gave the threshold 0\.5; the trainer's attribute label_threshold says 0\.3"
+    ):
+        checked_prediction(Prediction(made.values, "any_of"), 1, 2, "T", Declares(0))
+
+
+def test_a_meaning_that_there_is_not_is_found_when_the_trainer_is_loaded() -> None:
+    class Odd(Offering):
+        predicts: Any = "logits"
+
+    with pytest.raises(TrainerError, match="predicts is 'logits'; expected one_of, any_of, scores, or nothing"):
+        offered(Odd(0), "T")
+
+
 def test_which_model_answered_is_handed_on_in_plain_numbers() -> None:
     given = Prediction(np.ones((2, 1)), answered=("local", "global"), why=(0.5, 2), limit=1)
     checked = checked_prediction(given, 2, 0, "T")
@@ -179,7 +205,11 @@ def test_columns_and_words_may_come_in_any_form_of_their_umlauts() -> None:
         ([[1e39, 1]], TABLE, "column 'age', is not a finite number in float32"),
         ([{"age": 1}], TABLE, "input 0 lacks 'height'; the columns are 'age', 'height'"),
         ([{"age": 1, "height": 2, "x": 3}], TABLE, "input 0 has unknown 'x'"),
-        ([{"a": 1}], IMAGE, r"input 0 is an object; expected \[2, 2\] numbers in lists"),
+        (
+            [{"a": 1}],
+            IMAGE,
+            r"input 0 is a row with named columns; this trainer takes pictures, or \[2, 2\] numbers",
+        ),
     ],
 )
 def test_what_does_not_fit_is_refused_in_words(values: Any, spec: InputSpec, words: str) -> None:
@@ -215,7 +245,9 @@ def test_missing_values_are_nan_and_none_of_the_words_where_they_may_be_missing(
         ({"age": "old", "sex": "f", "ward": "1"}, OWN, "input 0, column 'age', is 'old'; expected a number"),
         ({"age": 1, "sex": "x", "ward": "1"}, OWN, "input 0, column 'sex', is 'x'; expected one of 'f', 'm'"),
         ({"age": 1, "sex": "f", "ward": 2}, OWN, "column 'ward', is 2; expected one of '1'"),
-        ({"age": 1, "ward": "1"}, OWN, "input 0 lacks 'sex=f', 'sex=m'; the columns are"),
+        ({"age": 1, "ward": "1"}, OWN, r"input 0 lacks 'sex' \('f', 'm'\); the columns are 'age', 'sex', 'ward'"),
+        ({"x": 1}, OWN, r"input 0 lacks 'age', 'sex' \('f', 'm'\), 'ward' \('1'\) and has unknown 'x'"),
+        ({"age": 1, "ward": "1", "sex=f": 1}, OWN, "input 0 lacks 'sex=m'; the columns"),
         ({"age": 1, "sex": "f", "ward": "1", "x": 1}, OWN, "input 0 has unknown 'x'"),
         ({"age": float("inf"), "sex": "f", "ward": "1"}, OWN, "is not a finite number"),
         ({"age": "", "height": 1}, TABLE, "input 0, column 'age', has no value"),

@@ -30,7 +30,17 @@ from flnet.node.round_history import RoundHistory
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, Params, TrainerId
 from flnet.store.memory import MemoryStore
-from flnet.trainer import GroupFindings, Grouping, InCoarse, InputSpec, LabelFindings, Method, Prediction, Trainer
+from flnet.trainer import (
+    DataInfo,
+    GroupFindings,
+    Grouping,
+    InCoarse,
+    InputSpec,
+    LabelFindings,
+    Method,
+    Prediction,
+    Trainer,
+)
 from flnet.web.api.models import GroupsView, LabelsView, PredictionView
 from tests.compute.inline_queue import InlineQueue
 from tests.datasets.own_files import in_every_form
@@ -322,6 +332,105 @@ async def test_the_code_on_a_card_loads_the_files_and_runs(tmp_path: Path) -> No
         ]
         assert "'head': ((1,), dtype('float32'))" in arrays.stdout
         assert model.stdout == "{'<three>': -9.0, 'seven': -8.0}\n"
+
+
+class OfLabels(Predictor):
+    """Labels of which several may hold, from a table with gaps and a column of words."""
+
+    predicts = "any_of"
+    label_threshold = 0.4
+
+    def data_info(self) -> DataInfo:
+        return DataInfo("made up", {"train": 3, "test": 2}, ("Blüten", "d'or", "x\u202e😀"))
+
+    def input_spec(self) -> InputSpec:
+        scale = ((0.5, 1), (0, 1), (0, 1))
+        names = ("size", "kind=a", "kind=b")
+        return InputSpec("table", (3,), 0, names=names, gaps=True, scale=scale, scale_is_own=True)
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        return Prediction(inputs, "any_of", 0.4)
+
+    def onnx(self, params: Mapping[str, Array]) -> bytes:
+        graph = OnnxGraph("labels", (3,)).fill(np.array([0.5, 0, 0])).scale(0.5, 1)
+        return graph.dense(np.eye(3), np.array([0.5, 0.5, 0.5])).to_bytes()
+
+
+async def test_a_card_says_how_labels_are_read_and_its_code_reads_them(tmp_path: Path) -> None:
+    async with alone(OfLabels(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        file = await node.export(MNIST_3_7, digest, "onnx", same_machine=True)
+        (tmp_path / file.file_name).write_bytes(file.body)
+        card = (await node.card(MNIST_3_7, digest, same_machine=True)).body.decode()
+    assert "several may hold at once, or none" in card and "if its number is 0.4 or more." in card
+    assert "NaN for a missing one" in card and "0 for a missing value" in card
+    words = 'kind=a is 1 where kind is "a", and 0 for its other words; all of them are 0 where the word is missing'
+    assert words in card
+    assert 'The words are: kind: "a", "b".' in card
+    assert "change when rows are added here" in card
+    code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[1]
+    assert "Blüten" in code and "\u202e" not in code
+    filled = code.replace("# put your own", "\ninputs[0] = [np.nan, 0, 0]  #")
+    done = subprocess.run(
+        [sys.executable, "-X", "utf8", "-c", filled], cwd=tmp_path, capture_output=True, check=True
+    )
+    line = done.stdout.decode().strip()
+    assert line == "['Blüten'] " + str({"Blüten": 0.5, "d'or": 0.0, "x\u202e😀": 0.0})
+
+
+class OfClasses(Exported):
+    """Of two classes one holds."""
+
+    predicts = "one_of"
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        return Prediction(np.tile(np.array([[0.25, 0.75]], np.float32), (len(inputs), 1)))
+
+
+async def test_a_card_says_that_the_likeliest_class_is_predicted_and_its_code_names_it(tmp_path: Path) -> None:
+    async with alone(OfClasses(1.0)) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        file = await node.export(MNIST_3_7, digest, "onnx", same_machine=True)
+        (tmp_path / file.file_name).write_bytes(file.body)
+        card = await card_of(node, digest)
+    assert "They are probabilities that sum to 1: one class is right, and the likeliest is predicted." in card
+    assert "NaN" not in card and "missing" not in card
+    code = re.findall(r"```python\n(.*?)```", card, re.DOTALL)[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout == "seven {'<three>': -9.0, 'seven': -8.0}\n"
+
+
+class OfScores(Predictor):
+    predicts = "scores"
+
+
+class OfNumbers(OfScores):
+    def data_info(self) -> DataInfo:
+        return DataInfo("made up", {"train": 3, "test": 2}, ("days",))
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        return Prediction(inputs[:, :1], "scores")
+
+
+async def test_a_card_tells_scores_from_a_predicted_number() -> None:
+    async with alone(OfScores(1.0)) as node:
+        card = await card_of(node, node.job(MNIST_3_7).as_json()["digest"])
+        assert "They are scores, no probabilities: the largest wins." in card
+    async with alone(OfNumbers(1.0)) as node:
+        card = await card_of(node, node.job(MNIST_3_7).as_json()["digest"])
+        assert "For each input the model gives 1 number: 0: days." in card
+        assert "It is the predicted value itself, no probability." in card
+
+
+class OfPixels(Predictor):
+    def input_spec(self) -> InputSpec:
+        return InputSpec("image", (6, 4, 3), 0, 255)
+
+
+async def test_pixels_that_stay_as_they_are_need_no_words() -> None:
+    async with alone(OfPixels(1.0)) as node:
+        card = await card_of(node, node.job(MNIST_3_7).as_json()["digest"])
+    assert "squeezed to 4 x 6 pixels by Lanczos resampling |" in card
 
 
 class OfPictures(Predictor):

@@ -445,7 +445,7 @@ def test_rows_are_judged_by_the_nodes_own_labels_and_elsewhere_too(tmp_path: Pat
     params = trained(trainer, start(trainer), epochs=8)
     rows = np.load(tmp_path / "ml_scene.npz", allow_pickle=False)["X"][:50]
     prediction = backend.call(who, PredictRequest(params, rows))
-    assert (prediction.meaning, prediction.values.shape) == ("any_of", (50, 4))
+    assert (prediction.meaning, prediction.values.shape) == (trainer.predicts, (50, 4)) == ("any_of", (50, 4))
     names = predicted(prediction, declaration.data["classes"])
     assert {len(labels) for labels in names} >= {0, 1, 2}
 

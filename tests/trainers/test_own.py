@@ -220,7 +220,7 @@ def test_an_image_is_judged_as_it_was_trained_on(tmp_path: Path) -> None:
     red[..., 0] += 100
     green[..., 1] += 100
     found = trainer.predict(trained(trainer, 2), np.stack([red, green]))
-    assert found.meaning == "one_of"
+    assert found.meaning == trainer.predicts == "one_of"
     assert found.values.argmax(axis=1).tolist() == [0, 1]
     assert np.allclose(found.values.sum(axis=1), 1, atol=1e-5)
 
@@ -254,6 +254,7 @@ def test_the_rows_of_the_training_file_are_inputs_as_they_are(tmp_path: Path) ->
     assert own_rows is not None
     filled = np.where(np.isnan(inputs), np.nanmean(own_rows[:, 1]), inputs)
     assert np.allclose(trainer.predict(params, inputs).values, trainer.predict(params, filled).values, atol=1e-5)
+    assert np.isnan(inputs).any() and furthest(trainer, params, inputs) < 1e-4
 
 
 def test_a_number_is_told_in_the_targets_own_unit(tmp_path: Path) -> None:
@@ -261,7 +262,7 @@ def test_a_number_is_told_in_the_targets_own_unit(tmp_path: Path) -> None:
     trainer = make_own(table(task="regress", target_scale=[1500, 300]), node(tmp_path))
     params, cases = trained(trainer, 5), np.array([[10], [90]], np.float32)
     found = trainer.predict(params, cases)
-    assert found.meaning == "scores"
+    assert found.meaning == trainer.predicts == "scores"
     assert np.allclose(found.values[:, 0], [1100, 1900], atol=30)
     assert trainer.data_info().classes == ("y",)
     assert furthest(trainer, params, cases) < 1e-4

@@ -16,7 +16,7 @@ from quart import Response, request
 from werkzeug.exceptions import HTTPException, UnsupportedMediaType
 from werkzeug.formparser import FormDataParser
 
-from flnet.compute.prediction import MAX_INPUTS, is_absent, words_of
+from flnet.compute.prediction import MAX_INPUTS, columns_of, is_absent, words_of
 from flnet.datasets.multi_label import arff_cells
 from flnet.errors import FlnetError, InputRefused, PeerError, TrainerError, UnreadableBody
 from flnet.node.interface import Node, PredictionInput, View
@@ -109,11 +109,12 @@ class Bar:
 
 @dataclass(frozen=True)
 class Column:
-    """One field of the form for a row of a table."""
+    """One field of the form for a row of a table; `words` are those that a column of words may have."""
 
     field: str
     name: str
     value: str
+    words: tuple[str, ...] = ()
 
 
 @pages.get("/view/predict")
@@ -190,21 +191,30 @@ def form_of(inputs: Mapping[str, Any], handed: FormInput) -> dict[str, Any]:
     shape = [int(side) for side in inputs["shape"]]
     names: Sequence[str] = inputs.get("names") or ()
     is_picture = inputs["kind"] == "image"
-    fields = names if 0 < len(names) <= MOST_FIELDS else ()
+    columns = columns_of(names)
+    fields = columns if 0 < len(columns) <= MOST_FIELDS else {}
     return {
         "is_picture": is_picture,
         "drawn_side": DRAWN_SIDE if is_picture and shape in ([DRAWN_SIDE] * 2, [DRAWN_SIDE] * 2 + [1]) else 0,
         "size": " x ".join(map(str, shape[:2])),
         "numbers": shape[0],
         "columns": [
-            Column(field_name(place), one_line(name, 80), handed.get(field_name(place)))
-            for place, name in enumerate(fields)
+            Column(field_name(place), one_line(name, 80), handed.get(field_name(place)), tuple(words))
+            for place, (name, words) in enumerate(fields.items())
         ],
-        "names": ", ".join(one_line(name, 60) for name in names[:200]),
+        "has_gaps": inputs.get("gaps") is True,
+        "has_words": any(columns.values()),
+        "most": MAX_INPUTS,
+        "names": ", ".join(_with_words(*column) for column in list(columns.items())[:200]),
         "low": inputs.get("low"),
         "high": inputs.get("high"),
         "hint": one_line(inputs.get("hint"), 300),
     }
+
+
+def _with_words(name: str, words: Sequence[str]) -> str:
+    shown = ", ".join(one_line(word, 60) for word in words[:50])
+    return f"{one_line(name, 60)} ({shown})" if words else one_line(name, 60)
 
 
 def read_form(body: bytes, kind: str, options: Mapping[str, str]) -> FormInput:
@@ -247,18 +257,22 @@ def question_of(handed: FormInput, inputs: Mapping[str, Any]) -> PredictionInput
         InputRefused: nothing came, or it is not what was asked for; says which row and column.
     """
     digest = handed.get("digest") or None
-    names: Sequence[str] = inputs.get("names") or ()
     if inputs["kind"] == "image":
         if handed.file:
             return PredictionInput(picture=handed.file, digest=digest)
         return PredictionInput(inputs=[_drawn(handed.get("pixels"), inputs)], digest=digest)
     if handed.file:
-        return PredictionInput(
-            inputs=_rows(handed.file.decode("utf-8-sig", errors="replace"), inputs), digest=digest
-        )
+        return PredictionInput(inputs=_rows(_text_of(handed.file), inputs), digest=digest)
     if handed.get("rows").strip():
         return PredictionInput(inputs=_rows(handed.get("rows"), inputs), digest=digest)
-    return PredictionInput(inputs=[_fields(handed, names)], digest=digest)
+    return PredictionInput(inputs=[_fields(handed, inputs)], digest=digest)
+
+
+def _text_of(file: bytes) -> str:
+    try:
+        return file.decode("utf-8-sig")
+    except UnicodeDecodeError as exc:
+        raise InputRefused(text("the file is not text in UTF-8; save it as UTF-8")) from exc
 
 
 def field_name(place: int) -> str:
@@ -286,10 +300,12 @@ def _drawn(pixels: str, inputs: Mapping[str, Any]) -> Any:
     return [[[value] for value in line] for line in lines] if len(shape) == 3 else lines
 
 
-def _fields(handed: FormInput, names: Sequence[str]) -> list[float]:
-    if not names or not any(handed.get(field_name(place)).strip() for place in range(len(names))):
+def _fields(handed: FormInput, inputs: Mapping[str, Any]) -> dict[str, float | None]:
+    columns = columns_of(inputs.get("names") or ())
+    cells = {name: handed.get(field_name(place)).strip() for place, name in enumerate(columns)}
+    if not any(cells.values()):
         raise InputRefused(text("there is no input yet: fill in the fields, paste rows, or choose a file"))
-    return [_number(handed.get(field_name(place)), f"column {name[:60]!r}") for place, name in enumerate(names)]
+    return _by_name(cells, inputs)
 
 
 def _rows(pasted: str, inputs: Mapping[str, Any]) -> list[Any]:
@@ -349,32 +365,37 @@ def _named(line: Sequence[str], head: Sequence[str], row: int) -> dict[str, str]
     return dict(zip(head, line, strict=True))
 
 
-def _by_name(cells: Mapping[str, str], inputs: Mapping[str, Any], row: int) -> dict[str, float | None]:
-    """A row by the names of its columns; a column of words becomes one column for each word."""
+def _by_name(cells: Mapping[str, str], inputs: Mapping[str, Any], row: int = 0) -> dict[str, float | None]:
+    """A row by the names of its columns; a column of words becomes one column for each word.
+
+    Args:
+        row: its number, from 1, for the words of a refusal; 0 if there is one row only.
+    """
     names: Sequence[str] = inputs.get("names") or ()
     may_lack = inputs.get("gaps") is True
     values: dict[str, float | None] = {
-        name: None
-        if may_lack and is_absent(cells[name])
-        else _number(cells[name], text("row {row}, column {column}", row, repr(name[:60])))
+        name: None if may_lack and is_absent(cells[name]) else _number(cells[name], _of_column(name, row))
         for name in names
         if name in cells
     }
     for column, words in words_of(names).items():
         if column in cells and not values.keys() & {f"{column}={word}" for word in words}:
             if cells[column] not in words and not (may_lack and is_absent(cells[column])):
-                expected = ", ".join(word[:40] for word in words[:8])
-                raise InputRefused(
-                    text(
-                        "row {row}, column {column} is {value}; expected {expected}",
-                        row,
-                        repr(column[:60]),
-                        repr(cells[column][:40]),
-                        expected,
-                    )
-                )
+                raise InputRefused(_no_word(cells[column], words, _of_column(column, row)))
             values |= {f"{column}={word}": float(word == cells[column]) for word in words}
     return values
+
+
+def _no_word(cell: str, words: Sequence[str], where: str) -> str:
+    expected = ", ".join(word[:40] for word in words[:8])
+    if not cell:
+        return text("{where} is empty; expected one of {expected}", where, expected)
+    return text("{where} is {value}; expected one of {expected}", where, repr(cell[:40]), expected)
+
+
+def _of_column(name: str, row: int) -> str:
+    column = repr(name[:60])
+    return text("row {row}, column {column}", row, column) if row else text("column {column}", column)
 
 
 def _where(row: int, place: int, names: Sequence[str]) -> str:

@@ -140,9 +140,9 @@ def test_a_column_of_words_stands_for_the_columns_of_its_words() -> None:
         {"age": 7, "sex=f": 1, "sex=m": 0},
     ]
     assert rows("age,sex=f,sex=m\n41,0,1", inputs) == [{"age": 41, "sex=f": 0, "sex=m": 1}]
-    with pytest.raises(InputRefused, match="row 2, column 'sex' is 'x'; expected f, m"):
+    with pytest.raises(InputRefused, match="row 2, column 'sex' is 'x'; expected one of f, m"):
         rows("age,sex\n1,f\n1,x", inputs)
-    with pytest.raises(InputRefused, match="column 'sex' is ''"):
+    with pytest.raises(InputRefused, match="row 1, column 'sex' is empty; expected one of f, m"):
         rows("age,sex\n1,", inputs)
 
 
@@ -177,13 +177,40 @@ def test_more_rows_than_are_predicted_at_once_are_refused_before_they_are_read()
 
 def test_fields_are_one_row() -> None:
     filled = {"column-0": "41", "column-1": " 1.8", "column-2": "8e1"}
-    assert question_of(FormInput(filled), TABLE).inputs == [[41, 1.8, 80]]
-    with pytest.raises(InputRefused, match="column 'weight' is empty"):
+    assert question_of(FormInput(filled), TABLE).inputs == [{"age": 41, "height": 1.8, "weight": 80}]
+    with pytest.raises(InputRefused, match=r"^column 'weight' is empty; expected a number"):
         question_of(FormInput({**filled, "column-2": ""}), TABLE)
     with pytest.raises(InputRefused, match="there is no input yet"):
         question_of(FormInput(), TABLE)
     with pytest.raises(InputRefused, match="no rows"):
         question_of(FormInput(file=b"\n\n"), TABLE)
+
+
+WORDS = {**TABLE, "shape": [4], "names": ["age", "sex=f", "sex=m", "height"]}
+
+
+def test_a_column_of_words_is_one_field_with_one_of_them() -> None:
+    filled = {"column-0": "41", "column-1": "m", "column-2": "1.8"}
+    (found,) = question_of(FormInput(filled), WORDS).inputs
+    assert found == {"age": 41, "sex=f": 0, "sex=m": 1, "height": 1.8}
+    with pytest.raises(InputRefused, match=r"^column 'sex' is empty; expected one of f, m$"):
+        question_of(FormInput({**filled, "column-1": ""}), WORDS)
+    with pytest.raises(InputRefused, match=r"^column 'sex' is 'x'; expected one of f, m$"):
+        question_of(FormInput({**filled, "column-1": "x"}), WORDS)
+
+
+def test_fields_may_be_empty_where_the_trainer_fills_gaps() -> None:
+    gaps = {**WORDS, "gaps": True}
+    assert question_of(FormInput({"column-2": "1.8"}), gaps).inputs == [
+        {"age": None, "sex=f": 0, "sex=m": 0, "height": 1.8}
+    ]
+    with pytest.raises(InputRefused, match="there is no input yet"):
+        question_of(FormInput({"column-0": " "}), gaps)
+
+
+def test_a_file_that_is_not_utf_8_is_refused_with_advice() -> None:
+    with pytest.raises(InputRefused, match="not text in UTF-8; save it as UTF-8"):
+        question_of(FormInput(file="größe;age\n1;2".encode("latin-1")), TABLE)
 
 
 HERE = "/view/predict/MNIST"
@@ -238,7 +265,30 @@ async def test_a_table_has_a_field_for_each_column_which_keep_what_was_typed(
     fields = {field["name"]: field.get("value") for field in page.all("input")}
     assert (fields["column-0"], fields["column-1"], fields["column-2"]) == ("41", "1.8", "")
     await hand_in(client, b"column-0=41&column-1=1.8&column-2=80&digest=", 200, FORM)
-    assert [(asked.inputs, asked.digest) for asked in node.questions] == [([[41, 1.8, 80]], None)]
+    row = {"age": 41, "height": 1.8, "weight": 80}
+    assert [(asked.inputs, asked.digest) for asked in node.questions] == [([row], None)]
+    assert "Rows of 3 numbers, at most 1000, with tabs" in page.text
+
+
+async def test_a_column_of_words_has_a_menu_that_keeps_what_was_chosen(client: Client, node: ViewNode) -> None:
+    node.more["MNIST"]["inputs"] = WORDS
+    page = await hand_in(client, b"column-0=&column-1=m&column-2=1", 422, FORM)
+    assert "column 'age' is empty; expected a number" in page.text
+    assert [menu["name"] for menu in page.all("select")][-2:] == ["column-1", "digest"]
+    options = [option for option in page.all("option") if option["value"] in ("", "f", "m")]
+    assert [(option["value"], "selected" in option) for option in options] == [
+        ("", False),
+        ("f", False),
+        ("m", True),
+    ]
+    assert [field["name"] for field in page.all("input") if field.get("inputmode")] == ["column-0", "column-2"]
+    assert "Rows as in the table, at most 1000, with tabs" in page.text
+    assert "age, sex (f, m), height" in page.text
+    assert "sex=f" not in page.text and "may stay empty" not in page.text
+    node.more["MNIST"]["inputs"] = {**WORDS, "gaps": True}
+    page = await hand_in(client, b"column-0=&column-1=m&column-2=1", 200, FORM)
+    assert "A field may stay empty if its value is missing." in page.text
+    assert node.questions[0].inputs == [{"age": None, "sex=f": 0, "sex=m": 1, "height": 1}]
 
 
 async def test_many_columns_are_pasted_and_not_typed(client: Client, node: ViewNode) -> None:
@@ -320,10 +370,11 @@ async def test_a_trainer_without_predictions_says_so(client: Client, node: ViewN
 async def test_names_of_classes_and_columns_are_text_and_never_markup(client: Client, node: ViewNode) -> None:
     node.more["MNIST"]["inputs"] = {**TABLE, "names": [EVIL, '"><script>', "c"], "hint": EVIL}
     node.answer = {**node.answer, "classes": [EVIL, "1", "2"], "predicted": [EVIL], "note": EVIL}
-    page = await hand_in(client, b"column-0=%22%3E%3Cb%3E&rows=1%2C2%2C3", 200, FORM)
-    assert page.text.count(EVIL) >= 5
+    page = await hand_in(client, b"column-1=%22%3E%3Cb%3E&rows=1%2C2%2C3", 200, FORM)
+    assert page.text.count(EVIL) >= 4
+    assert "x onerror=alert(1)>" in [option.get("value") for option in page.all("option")]
     assert (len(page.all("img")), page.all("b"), page.inline) == (1, [], "")
-    assert [field["value"] for field in page.all("input") if field.get("name") == "column-0"] == ['"><b>']
+    assert [field["value"] for field in page.all("input") if field.get("name") == "column-1"] == ['"><b>']
 
 
 def test_several_labels_may_hold_at_once_or_none() -> None:
