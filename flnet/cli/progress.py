@@ -68,7 +68,9 @@ class RoundResult:
         errors: by node, what failed there in this round.
         seconds: of the round on the node that took longest, by the nodes' own records; None where none tells it.
         figures: by node, what it measured after averaging: the accuracy and the trainer's further metrics.
-        alone: by node whose average no other node has, the peers that were expected, each with the reason.
+        alone: by node that was alone in the round, the peers that were expected, each with the reason.
+        updates: how many the first node averaged; None where it averaged none itself, or does not tell.
+        left_out: nodes whose updates are not in that average, each with the reason; None where it does not tell.
     """
 
     number: int
@@ -80,6 +82,8 @@ class RoundResult:
     seconds: float | None
     figures: Mapping[str, Metrics]
     alone: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    updates: int | None = None
+    left_out: Mapping[str, str] | None = None
 
     @property
     def same_model(self) -> bool:
@@ -97,6 +101,12 @@ class RoundResult:
             return digest if len(self.digests) == 1 else f"{digest} on all {len(self.digests)} nodes"
         return "DIFFERENT: " + _by_node({node: short(digest) for node, digest in self.digests.items()})
 
+    def update_words(self) -> str:
+        """How many updates are in the average, of the nodes that were to train: "3 of 4"; "-" if nobody tells."""
+        if self.updates is None:
+            return "-"
+        return str(self.updates) + ("" if self.left_out is None else f" of {self.updates + len(self.left_out)}")
+
     def fields(self) -> dict[str, object]:
         """The fields as JSON-ready data, for scripts."""
         return {**asdict(self), "missing": list(self.missing), "same_model": self.same_model}
@@ -107,8 +117,9 @@ class RoundResult:
         return f"round {self.number} alone: accuracy {self.post}, {_seconds_words(self.seconds)}{trouble}"
 
     def __str__(self) -> str:
+        updates = "" if self.updates is None else f"{self.update_words()} updates, "
         return (
-            f"round {self.number}: before {self.pre}, after {self.post}, "
+            f"round {self.number}: before {self.pre}, after {self.post}, {updates}"
             f"model {self.models()}, {_seconds_words(self.seconds)}"
         )
 
@@ -126,6 +137,8 @@ def round_result(number: int, records: Mapping[str, View | None]) -> RoundResult
         records: by node, its history record of this round; None where there is none.
     """
     held = {node: record for node, record in records.items() if record is not None}
+    first = next(iter(held.values()), {})
+    averaged, left_out = None if first.get("taken_from") else first.get("contributors"), first.get("left_out")
     return RoundResult(
         number,
         Spread.of(record.get("pre_fedavg_accuracy") for record in held.values()),
@@ -136,6 +149,8 @@ def round_result(number: int, records: Mapping[str, View | None]) -> RoundResult
         max(filter(None, map(_seconds_of, held.values())), default=None),
         {node: metrics_of(record) for node, record in held.items()},
         {node: record["alone"] for node, record in held.items() if isinstance(record.get("alone"), dict)},
+        len(averaged) if isinstance(averaged, list) else None,
+        left_out if isinstance(left_out, dict) else None,
     )
 
 
@@ -154,22 +169,40 @@ def _seconds_words(seconds: float | None) -> str:
 
 def results_table(results: Sequence[RoundResult]) -> Table:
     """One row per round."""
-    is_mean = any(len(result.figures) > 1 for result in results)
-    before = "before averaging: mean (low - high)" if is_mean else "before averaging"
-    shown = table("round", before, "after", "model", "seconds", title="Results")
+    node = _only_node(results)
+    before, title = (
+        ("before averaging", f"Results on {node}")
+        if node
+        else (
+            "before averaging: mean (low - high)",
+            "Results",
+        )
+    )
+    shown = table("round", before, "after", "updates", "model", "seconds", title=title)
     for result in results:
         seconds = "-" if result.seconds is None else f"{result.seconds:.1f}"
-        shown.add_row(str(result.number), str(result.pre), str(result.post), result.models(), seconds)
+        averaged = (result.update_words(), result.models())
+        shown.add_row(str(result.number), str(result.pre), str(result.post), *averaged, seconds)
     return shown
 
 
+def _only_node(results: Iterable[RoundResult]) -> str:
+    """The node that all figures are of, if there is one alone; else empty."""
+    nodes = {node for result in results for node in result.figures}
+    return printable(next(iter(nodes))) if len(nodes) == 1 else ""
+
+
 def metrics_tables(results: Sequence[RoundResult], every: bool) -> list[Table]:
-    """The means of the trainer's further metrics, one row per round; several tables when there are many."""
+    """The trainer's further metrics, one row per round; several tables when there are many.
+
+    They are the means over the nodes that were asked, or those of the only one.
+    """
     rows = [(str(result.number), means(result.figures.values())) for result in results]
     names = chosen_metrics((name for _, row in rows for name in row), every)
     tables: list[Table] = []
+    node = _only_node(results)
+    title = f"Further metrics after averaging, {f'on {node}' if node else 'means over the nodes'}"
     for group in parts(names):
-        title = "Further metrics after averaging, means over the nodes"
         shown = table("round", *map(printable, group), title=title if not tables else None)
         for number, row in rows:
             shown.add_row(number, *(accuracy(row.get(name)) for name in group))

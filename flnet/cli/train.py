@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import click
 
 from flnet.aggregation.naming import rule_text
 from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.epochs import NEWEST, EpochResult, epochs_from, epochs_table, is_vertical, shortfall, vertical_lines
-from flnet.cli.output import console, metrics_option, next_line, print_json, print_table, printable, table
+from flnet.cli.output import console, listed, metrics_option, next_line, print_json, print_table, printable, table
 from flnet.cli.progress import (
     Follower,
     RoundFailed,
@@ -30,7 +30,7 @@ class GoalGivenUp(click.ClickException):
 
 
 class TrainedAlone(click.ClickException):
-    """In a round, no other node made the average that this node made."""
+    """In a round, the average was of this node's update alone, or no other node has it."""
 
     exit_code = 4
 
@@ -80,21 +80,23 @@ def command(
     \b
     Exit codes: 0 started, with --wait finished, with --until reached; 1 the node refused, or a round failed;
     2 wrong usage; 3 the node cannot be reached; 4 with --wait, the goal was given up, or the node was alone in a
-    round.
+    round: the average was of its update only, or no other node has it.
     """
     most = _most(rounds, until, max_rounds)
     with NodeClient(address) as node:
         first = node.trigger(trainer, most, until, new_numbering)
         begun = node.job(trainer)
-        _warn(begun)
+        warnings = Warnings()
+        warnings.of_job(begun)
         if not wait:
             _say_started(trainer, first, most, until, as_json, is_loading=begun.get("phase") == "LOADING")
             return
         if is_vertical(begun):
             _see_epochs(node, trainer, first, most, as_json)
             return
-        results = _see_through(node, trainer, first, most, until is not None, as_json)
+        results = _see_through(node, trainer, first, most, until is not None, as_json, warnings)
         job = node.job(trainer)
+        warnings.of_job(job)
         goal = job.get("goal") if until else None
     if as_json:
         print_json([result.fields() for result in results])
@@ -117,23 +119,57 @@ def _most(rounds: int | None, until: str | None, max_rounds: int | None) -> int:
     return (max_rounds or MOST_ROUNDS) if until is not None else (rounds or 1)
 
 
-def _warn(job: View) -> None:
-    """Say before the first round with which nodes there is no training."""
-    for row in job.get("differs") or []:
-        words = f"{printable(row.get('peer'))} cannot train with this node: {printable(row.get('words'))}"
-        click.echo(f"warning: {words}", err=True)
+class Warnings:
+    """Says on stderr who does not train with the node, and why: each reason once, however many rounds it holds."""
+
+    def __init__(self) -> None:
+        self._said: set[str] = set()
+
+    def of_job(self, job: View) -> None:
+        """Say with which nodes there is no training, and what nodes will not train by."""
+        self.of_limits(job)
+        for row in job.get("differs") or []:
+            words = f"{printable(row.get('peer'))} cannot train with this node: {printable(row.get('words'))}"
+            self._say(words, words)
+
+    def of_limits(self, job: View) -> None:
+        """Say what nodes will not train by in the rounds that start at the node."""
+        if why := job.get("asks_too_much"):
+            words = f"nodes with the limits of this node do not train in rounds that start here: {printable(why)}"
+            self._say(words, words)
+
+    def of_round(self, result: RoundResult, job: View) -> None:
+        """Say whose updates are not in the average of a round."""
+        left_out = result.left_out or {}
+        if lonely := _alone_words([result], job):
+            self._say(_reasons(next(iter(result.alone.values())), job), lonely)
+        elif left_out:
+            reasons = _reasons(left_out, job)
+            self._say(reasons, f"round {result.number} averaged {result.update_words()} updates: {reasons}")
+
+    def _say(self, reason: str, words: str) -> None:
+        if reason not in self._said:
+            self._said.add(reason)
+            click.echo(f"warning: {words}", err=True)
 
 
 def _alone_words(results: Iterable[RoundResult], job: View) -> str:
-    """The rounds in which the node was alone, and why in the last of them; what differs is told from its side."""
+    """The rounds in which the node was alone, and why in the last of them."""
     alone = {result.number: peers for result in results for peers in result.alone.values()}
     if not alone:
         return ""
-    differs = {row.get("peer"): row.get("words") for row in job.get("differs") or []}
     *_, last = alone.values()
-    reasons = "; ".join(f"{printable(peer)}: {printable(differs.get(peer) or why)}" for peer, why in last.items())
     rounds = "round " if len(alone) == 1 else "rounds "
-    return f"in {rounds}{', '.join(map(str, alone))} this node was alone: {reasons}"
+    return f"in {rounds}{', '.join(map(str, alone))} this node was alone: {_reasons(last, job)}"
+
+
+def _reasons(peers: Mapping[str, str], job: View) -> str:
+    """Why these peers took no part, each reason once; what differs is told from the side of the node."""
+    differs = {row.get("peer"): row.get("words") for row in job.get("differs") or []}
+    by_reason: dict[str, list[str]] = {}
+    for peer, why in peers.items():
+        by_reason.setdefault(printable(differs.get(peer) or why), []).append(printable(peer))
+    return "; ".join(f"{listed(names)}: {reason}" for reason, names in by_reason.items())
 
 
 def _tell_end(goal: View, as_json: bool) -> None:
@@ -161,7 +197,7 @@ def _say_started(
 
 
 def _see_through(
-    node: NodeClient, trainer: str, first: int, rounds: int, has_goal: bool, as_json: bool
+    node: NodeClient, trainer: str, first: int, rounds: int, has_goal: bool, as_json: bool, warnings: Warnings
 ) -> list[RoundResult]:
     name = str(node.info().get("iAm", {}).get("id", node.address))
     results = []
@@ -170,6 +206,8 @@ def _see_through(
         for result in follower.rounds_of_goal(first) if has_goal else follower.rounds(first, rounds):
             results.append(result)
             progress.say(str(result))
+            if result.left_out or result.alone:
+                warnings.of_round(result, node.job(trainer))
     return results
 
 
@@ -212,6 +250,7 @@ def params_command(trainer: str, changes: tuple[str, ...], address: str, as_json
     e is the number of local epochs, u the learning rate, b the batch size. A change applies to the rounds that
     this node starts from now on; a round that another node starts has those of that node. The aggregation rule
     (such as aggregation=clip,cosine,agg1) can be changed between rounds, and must be the same on all nodes.
+    A warning says if nodes with the limits of this node will not train by the hyper-parameters.
 
     \b
     Exit codes: 0 shown or changed; 1 the node refused; 2 wrong usage; 3 the node cannot be reached.
@@ -223,6 +262,7 @@ def params_command(trainer: str, changes: tuple[str, ...], address: str, as_json
     with NodeClient(address) as node:
         job = node.edit(trainer, wanted) if wanted else node.job(trainer)
     hyper: View = job.get("hyper") or {}
+    Warnings().of_limits(job)
     if as_json:
         print_json(hyper)
         return

@@ -38,6 +38,7 @@ from flnet.protocol.messages import (
     Trigger,
 )
 from flnet.protocol.vertical import VerticalMessage
+from flnet.rounds.compatibility import must_agree
 from flnet.rounds.steps import Phase
 from flnet.rounds.vertical_job import VerticalJob
 from flnet.store.base import Store
@@ -104,9 +105,17 @@ class BodyFormats:
             raise UnreadableBody(text("the body holds no message"))
         trainer = header.fields.get("trainerId")
         if header.specs and isinstance(trainer, str):
-            model = self._core.job(trainer).held.model
-            if model is not None and path != VerticalMessage.path:
-                header.check(model.schema)
+            job = self._core.job(trainer)
+            if job.held.model is not None and path != VerticalMessage.path:
+                try:
+                    header.check(job.held.model.schema)
+                except (
+                    ParamsRefused
+                ):  # an option that differs, such as the size of a layer, tells more than a shape
+                    message = KINDS[path].read(header.fields) if path in KINDS else None
+                    if isinstance(message, JobMessage):
+                        must_agree(job.settings, message.sender, message.agreement)
+                    raise
         return True
 
     async def read(self, kind: type[Message], body: bytes | memoryview, content_type: str) -> Packet:

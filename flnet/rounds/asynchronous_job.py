@@ -681,7 +681,7 @@ class AsynchronousJob(BaseJob[NewVersion]):
             ParamsRefused: the peer trains something else, or in common rounds.
         """
         self._must_have_model()
-        must_agree(self.settings, event.agreement)
+        must_agree(self.settings, event.version.update.peer, event.agreement)
         return [Answer(self.versions.reply()), *self._heard(event.version)]
 
     def _heard(self, version: Version) -> list[Effect]:
@@ -712,7 +712,13 @@ class AsynchronousJob(BaseJob[NewVersion]):
     def _refusal(self, event: Event) -> PeerError:
         """Why a message of common rounds is refused here: its sender's settings differ, or it cannot know of ours."""
         try:
-            must_agree(self.settings, getattr(event, "agreement", None))
+            match event:
+                case TrainingAsked():
+                    must_agree(self.settings, event.peer, event.agreement)
+                case UpdateReceived() | UpdateOffered():
+                    must_agree(self.settings, event.update.peer, event.agreement)
+                case ClaimReceived():
+                    must_agree(self.settings, event.claim.peer, event.agreement)
         except ParamsRefused as exc:
             return exc
         return NotComparable(HERE) if isinstance(event, ClaimReceived) else OtherRounds(HERE)

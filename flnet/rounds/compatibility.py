@@ -10,7 +10,7 @@ from flnet.aggregation.base import MERGING
 from flnet.aggregation.naming import rule_text
 from flnet.aggregation.screening import CLIP, LARGEST_UPDATE
 from flnet.errors import ParamsRefused
-from flnet.params.params import Digest
+from flnet.params.params import Digest, PeerId
 from flnet.rounds.settings import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS, TRAINING, USUAL, JobSettings
 from flnet.text import joined, text
 
@@ -24,18 +24,18 @@ _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown
 
 
-def must_agree(settings: JobSettings, theirs: Mapping[str, str] | None) -> None:
+def must_agree(settings: JobSettings, peer: PeerId, theirs: Mapping[str, str] | None) -> None:
     """Refuse a peer whose trainer states something else than ours; one that states nothing is believed.
 
     But who trains in a round, and how far updates may move, must be the same on all nodes, also where one of them
     states nothing of it.
 
     Raises:
-        ParamsRefused: says what differs, here and there.
+        ParamsRefused: says what differs. It names both nodes, because the peer shows it, too.
     """
     if theirs is None:
         return
-    if differing := differences(*_compared(settings, theirs)):
+    if differing := differences(*_compared(settings, theirs), settings.my_id, peer):
         raise ParamsRefused(text("the nodes do not agree on {words}", differing))
 
 
@@ -69,17 +69,17 @@ def _compared(settings: JobSettings, theirs: Mapping[str, str]) -> tuple[Mapping
     return {**(ours if there.keys() - RULES else {}), **settings.stated}, there
 
 
-def differences(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """The differences between the statements of two nodes, by key; empty if there are none.
+def differences(here: Mapping[str, str], there: Mapping[str, str], me: PeerId, peer: PeerId) -> str:
+    """The differences between the statements of two nodes, by key, with their names; empty if there are none.
 
     Args:
-        here: this node's.
-        there: the caller's.
+        here: the statement of `me`.
+        there: the statement of `peer`.
     """
     keys = [key for key in (*here, *sorted(there.keys() - here.keys())) if here.get(key) != there.get(key)]
     if not keys:
         return ""
-    first, *others = (_difference(key, *_stated(key, here, there)) for key in keys[:_NAMED])
+    first, *others = (_difference(key, *_stated(key, here, there), me, peer) for key in keys[:_NAMED])
     return joined([first, *(text("nor on {words}", words) for words in others)])
 
 
@@ -105,17 +105,23 @@ def _obstacle(key: str, here: str, there: str) -> str:
     return joined(parts)
 
 
-def _difference(key: str, here: str, there: str) -> str:
+def _difference(key: str, here: str, there: str, me: str = "", peer: str = "") -> str:
+    """What the two sides state of a key: with the names of the nodes, or as here and there without names."""
     is_rule = key == MERGING
     if is_rule:
         key = text("aggregation rule")
     if max(len(here), len(there)) <= _SHORT:
         here, there = (rule_text(here), rule_text(there)) if is_rule else (here, there)
+        if me:
+            return text("{key}: {here} at {node}; {there} at {peer}", key, here, me, there, peer)
         return text("{key}: here {here}; there {there}", key, here, there)
     ours, theirs = here.split(", "), there.split(", ")
     only_here, only_there = _beyond(ours, theirs), _beyond(theirs, ours)
     if not only_here and not only_there:
         return text("{key}: the same {count} in another order", key, len(ours))
+    if me:
+        words = (_few(only_here), me, _few(only_there), peer)
+        return text("{key}: only {here} at {node}; only {there} at {peer}", key, *words)
     return text("{key}: only here {here}; only there {there}", key, _few(only_here), _few(only_there))
 
 

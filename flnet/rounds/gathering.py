@@ -183,21 +183,39 @@ class Gathering:
         """Those of these peers that do not train in the round, because others are chosen."""
         return set() if self.chosen is None else set(peers) - self.chosen
 
-    def alone(self) -> dict[str, str]:
-        """Why nobody else has the average, by peer that was expected; empty if others have it.
+    def left_out(self) -> dict[PeerId, str]:
+        """The nodes that were to train and whose updates have not come, each with the reason, sorted."""
+        reasons = self._without_answer | self.refused | self.declined
+        to_train = reasons.keys() if self.chosen is None else reasons.keys() & self.chosen
+        return {peer: reasons[peer] for peer in sorted(to_train - self.updates.keys())}
 
-        A peer that declines, because it is paused or it is not its turn, averages what others send, as do those that
-        are not chosen. One that refused this node's update does not have this average, although its own update is in it.
+    def alone(self, left_out: Mapping[PeerId, str], *, by_turns: bool = False) -> dict[PeerId, str]:
+        """Why this node was alone in the round, by peer that was expected; empty if it was not.
+
+        It was if its update is the only one in the average, or if nobody else has the average. One that refused this
+        node's update does not have it, although its own update is in it.
+
+        Args:
+            left_out: the nodes whose updates are not in the average, each with the reason.
+            by_turns: whether nodes sit rounds out by a schedule, so that one who declines has its turn later.
         """
-        if self.chosen is not None:
+        if self.me not in self.updates:
             return {}
-        invited = self._invited | self.refused.keys()
-        others = {*self.updates, *self.offers, *self.declined} - {self.me} - self.refused.keys()
-        if others or self.me not in self.updates:
+        is_only_one = self.updates.keys() - left_out.keys() == {self.me}
+        if is_only_one and not (by_turns and self.declined):
+            return {peer: why for peer, why in sorted(left_out.items()) if peer not in self.late}
+        others = {*self.updates, *self.declined} - {self.me} - self.refused.keys()
+        if others or self.chosen is not None:  # who is not chosen averages what others send
             return {}
-        silent, lost = text("no answer in time"), text("not reachable any more")
-        reasons = dict.fromkeys(invited, lost) | dict.fromkeys(self.missing, silent) | self.refused
-        return {str(peer): why for peer, why in sorted(reasons.items())}
+        return dict(sorted((self._without_answer | self.refused).items()))
+
+    @property
+    def _without_answer(self) -> dict[PeerId, str]:
+        """The nodes that were invited and sent neither an update nor a refusal of their own, each with the reason."""
+        silent: str = text("no answer in time")
+        lost: str = text("not reachable any more")
+        gone = self._invited - self.updates.keys() - self.declined.keys()
+        return dict.fromkeys(gone, lost) | dict.fromkeys(self.missing, silent)
 
     @property
     def sits_out(self) -> bool:

@@ -35,7 +35,10 @@ class RoundRecord:
         contributions: what those whose updates are in the average stated of them; of a node that stated nothing,
             the name alone.
         weighed: how each update counted, by peer.
-        alone: why nobody else has the average of this round, by peer that was expected; empty if others have it.
+        left_out: nodes that were to train and whose updates are not in the average, each with the reason; None where
+            the round was cut short, where this node took the average of others, and where there are no common rounds.
+        alone: why this node was alone, by peer that was expected: its update is the only one in the average, or nobody
+            else has the average; empty if it was not.
         taken_from: the peer from which the average was downloaded, because this node has no part in it; None if this
             node averaged.
     """
@@ -58,8 +61,9 @@ class RoundRecord:
     chosen: tuple[PeerId, ...] | None = None
     contributions: tuple[Mapping[str, Any], ...] = ()
     weighed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    alone: Mapping[str, str] = field(default_factory=dict)
+    alone: Mapping[PeerId, str] = field(default_factory=dict)
     taken_from: PeerId | None = None
+    left_out: Mapping[PeerId, str] | None = None
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -89,6 +93,7 @@ class RoundRecord:
             {peer: dict(weighed) for peer, weighed in (view.get("weighed") or {}).items()},
             dict(view.get("alone") or {}),
             view.get("taken_from"),
+            None if view.get("left_out") is None else dict(view["left_out"]),
         )
 
     def add_words(self, words: str) -> None:
@@ -117,6 +122,7 @@ class RoundRecord:
             "metrics": {when: dict(figures) for when, figures in self.metrics.items()},
             "contributions": [dict(stated) for stated in self.contributions],
             "weighed": {peer: dict(weighed) for peer, weighed in self.weighed.items()},
+            **({} if self.left_out is None else {"left_out": dict(self.left_out)}),
             **({"alone": dict(self.alone)} if self.alone else {}),
             **({"taken_from": self.taken_from} if self.taken_from else {}),
         }

@@ -135,7 +135,7 @@ class Job(BaseJob[Round]):
             case SendRefused(peer, AskRound.path) | SendFailed(peer, AskRound.path):
                 return self.numbering.answered(peer, -1) if isinstance(event, SendRefused) else []
             case VersionReceived():
-                must_agree(self.settings, event.agreement)
+                must_agree(self.settings, event.version.update.peer, event.agreement)
                 raise OtherRounds(HERE)
             case Fetched() | FetchFailed():
                 return self._fetched(event)
@@ -262,7 +262,7 @@ class Job(BaseJob[Round]):
         if self.phase is Phase.LOADING:
             self.inbox.ask_later(event)
             return []
-        must_agree(self.settings, event.agreement)
+        must_agree(self.settings, event.peer, event.agreement)
         start, why = _start_of(event, self.held, len(self.peers.here) + 1), self.settings.too_much(event.hyper)
         words = (event.series, self._believed(event.choice), event.run)
         opening = Opening(event.key, event.hyper, start, why, True, *words)
@@ -285,7 +285,7 @@ class Job(BaseJob[Round]):
         Raises:
             RoundAhead: they are being asked, or a round is open here.
         """
-        must_agree(self.settings, event.agreement)
+        must_agree(self.settings, event.peer, event.agreement)
         if self.phase is not Phase.IDLE or self.numbering.question is not None:
             raise RoundAhead(event.key.number, self.number)
         return self.numbering.ask(event.key, event.peer, event)
@@ -529,7 +529,7 @@ class Job(BaseJob[Round]):
             NotReady, NoData, StaleRound, RoundAhead, RoundLost, ParamsRefused: it does not count, and why.
         """
         self._must_have_model()
-        must_agree(self.settings, event.agreement)
+        must_agree(self.settings, event.update.peer, event.agreement)
         update, choice = event.update, self._believed(event.choice)
         event = event if choice == event.choice else replace(event, choice=choice)
         key = self._placed(update.key, update.peer)
@@ -578,7 +578,7 @@ class Job(BaseJob[Round]):
         """
         held, phase = self.held, self.phase
         self._must_have_data()
-        must_agree(self.settings, event.agreement)
+        must_agree(self.settings, event.claim.peer, event.agreement)
         if held.rolled_back and phase is Phase.IDLE:
             raise JobBusy(
                 text("a person here went back to another model; there is nothing to compare until the next round")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from flnet.algorithms.fed_mt.scheduling import phase as label_phase
@@ -693,7 +694,7 @@ class Round(BaseRound):
             return
         self.gathering.refused[event.peer] = event.reason
         if self.gathering.closed is not None and not self.is_recorded:
-            self.record.alone = self.gathering.alone()
+            self._note_left_out()
 
     def _is_past_it(self, event: SendRefused, current: int) -> bool:
         """Whether a peer answered this node's start of a round that it is past the round, or past its average.
@@ -753,7 +754,7 @@ class Round(BaseRound):
         record.outcome = closing_words(gathering, len(self.choice.members) if self.choice else 0)
         record.chosen = None if self.chosen is None else tuple(sorted(self.chosen))
         record.missing = tuple(gathering.missing)
-        record.alone = gathering.alone()
+        self._note_left_out()
         for peer in gathering.missing:
             self._peers.paces.missed(peer)
         for peer in (*gathering.updates, *gathering.declined):
@@ -781,6 +782,7 @@ class Round(BaseRound):
             return self.finish()
         contributors = tuple(sorted(gathering.updates.keys() - event.refused.keys()))
         record.contributions = contributions_of(gathering.updates[peer] for peer in contributors)
+        self._note_left_out(event.refused)
         gathering.let_go()
         told = self._history.note_average(record, event, gathering)
         # An average that others need not have made counts for none: nobody adopts it.
@@ -800,6 +802,17 @@ class Round(BaseRound):
             return [self._save(), *told, *self.finish()]
         self.phase = Phase.MEASURING
         return [self._save(), *([] if has_next else [self.measure()]), *told]
+
+    def _note_left_out(self, screened: Mapping[PeerId, str] = MappingProxyType({})) -> None:
+        """Record whose updates are not in the average, and whether this node was alone.
+
+        Args:
+            screened: whose updates came and do not count, each with the reason.
+        """
+        gathering, record, declared = self.gathering, self.record, self._settings.declaration
+        left_out = {**(record.left_out or {}), **gathering.left_out(), **screened}
+        record.left_out = dict(sorted(left_out.items()))
+        record.alone = gathering.alone(left_out, by_turns=declared is not None and declared.turn is not None)
 
     def _sum_spoilt(self, event: SumSpoilt) -> list[Effect]:
         """Compute the sum again without updates that do not count and were already folded into it."""
@@ -885,7 +898,7 @@ class Round(BaseRound):
             return effects
         contributors = min(common.contributors, len(self._peers.here) + 1)
         self._held.average(download.params, self.key, contributors, self._held.remembered, has_mine=False)
-        record.digest, record.taken_from = common.digest, download.peer
+        record.digest, record.taken_from, record.left_out = common.digest, download.peer, None
         record.outcome = text(
             "took the average of {count} updates from {peer}: most other nodes made it without this one",
             contributors,
@@ -1011,7 +1024,8 @@ class Round(BaseRound):
                     "adopted the model of {peer}: most nodes remember something else of earlier rounds",
                     winner.peer,
                 )
-        self.record.alone = {}
+        if max(winner.contributors, len(self.record.contributors)) > 1:  # else both are of one update
+            self.record.alone = {}
         contributors = min(winner.contributors, len(self._peers.here) + 1)
         held.adopt(winner.params, self.key.number, contributors, exchange.accuracy)
         self.record.exchanged_with = winner.peer
@@ -1056,7 +1070,7 @@ class Round(BaseRound):
         shown = {
             name: value
             for name, value in record.view().items()
-            if name not in ("contributions", "weighed", "alone")
+            if name not in ("contributions", "weighed", "left_out", "alone")
         }
         rest = self._settings.waits.rest
         timer = [SetTimer(RESTED, rest)] if rest is not None else []

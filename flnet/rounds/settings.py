@@ -192,6 +192,11 @@ class JobSettings:
         limits = self.rules.limits
         return limits.exceeded(hyper, self.declaration) if limits and self.declaration else ""
 
+    @property
+    def asks_too_much(self) -> str:
+        """Why a node with the limits of this one does not train in rounds that start here; empty if it does."""
+        return self.too_much(self.hyper) if self.hyper and not self.rules.asynchronous else ""
+
     def merge_by(self, rule: str, folds: bool) -> None:
         """Merge by the aggregation rule that a person chose."""
         self.rules, self.folds = self.rules.merged_by(rule), folds
@@ -230,6 +235,7 @@ class JobSettings:
             "checksum": offers.get("checksum", ""),
             "parts": list(offers.get("parts", ())),
             "formats": list(offers.get("formats", ())),
+            **({"asks_too_much": why} if (why := self.asks_too_much) else {}),
         }
 
     def restore(

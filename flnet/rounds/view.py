@@ -24,6 +24,7 @@ MAX_NUMBER = 10**15
 NAMES_FOR_PEERS = 50  # of columns of a holder in GET /info, whose size peers limit
 _NOT_FOR_PEERS: Mapping[str, bool | set[str]] = {
     **dict.fromkeys(("finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"), True),
+    "asks_too_much": True,
     "vertical": {"own", "gain", "warnings", "sent", "received"},
 }
 
@@ -219,6 +220,11 @@ class JobView(View):
     fed_learn_done: Literal["Yes", "No"]
     federated_learning_params: str
     hyper: HyperParams | None = Field(description="hyper-parameters of the rounds that start at this node")
+    asks_too_much: Words = Field(
+        default="",
+        description="why a node with the limits of this one does not train in rounds that start here; empty if it "
+        "does; not in GET /info",
+    )
     round_hyper: HyperParams | None = Field(
         default=None,
         description="hyper-parameters of the newest round; null before the first, and where this node did not train "

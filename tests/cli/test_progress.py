@@ -286,9 +286,31 @@ def test_only_several_nodes_have_a_mean() -> None:
         "before",
         "averaging",
         "after",
+        "updates",
         "model",
         "seconds",
     ]
+
+
+def test_a_round_says_how_many_updates_it_averaged_of_how_many() -> None:
+    three = record(0) | {"contributors": ["a", "b", "c"]}
+    asked = three | {"left_out": {"d": "no answer in time"}}
+    assert [round_result(0, {"a": one}).update_words() for one in (asked, three, record(0))] == [
+        "3 of 4",
+        "3",
+        "-",
+    ]
+    assert round_result(0, {"a": three | {"contributors": [], "taken_from": "b"}}).update_words() == "-"
+    assert round_result(0, {"a": None, "b": asked}).update_words() == "3 of 4"
+
+
+def test_the_figures_of_one_node_are_not_called_means() -> None:
+    def titles(*nodes: str) -> list[str]:
+        results = [round_result(0, dict.fromkeys(nodes, measured(0, 0.5, f1_macro=0.5)))]
+        return [str(one.title) for one in (results_table(results), *metrics_tables(results, every=False))]
+
+    assert titles("n1") == ["Results on n1", "Further metrics after averaging, on n1"]
+    assert titles("n1", "n2") == ["Results", "Further metrics after averaging, means over the nodes"]
 
 
 def test_the_summary_says_gain_and_sameness() -> None:

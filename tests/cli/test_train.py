@@ -70,6 +70,61 @@ def test_a_round_alone_warns_and_ends_with_code_4_with_the_reason_from_this_node
     assert ask("train", "MNIST", "--wait").exit_code == 0
 
 
+MORE = {"contributors": ["n0", "n1"], "left_out": {"n2": "no answer in time"}}
+
+
+def test_each_round_says_how_many_updates_it_averaged_and_who_is_left_out_is_warned_of_once(
+    ask: Run, fake_node: FakeNode
+) -> None:
+    fake_node.views = [job(current_round=2)]
+    fake_node.records = [record(n, "d0") | MORE for n in (0, 1)]
+    fake_node.records.append(record(2, "d0") | {"contributors": ["n0", "n1", "n2"], "left_out": {}})
+    shown = ask("train", "MNIST", "--rounds", "3", "--wait")
+    assert shown.exit_code == 0
+    assert "after 0.7500, 2 of 3 updates, model" in shown.stdout
+    assert "3 of 3" in shown.stdout
+    warnings = [line for line in shown.stderr.splitlines() if line.startswith("warning: ")]
+    assert warnings == ["warning: round 0 averaged 2 of 3 updates: n2: no answer in time"]
+
+
+def test_rounds_alone_are_warned_of_as_soon_as_the_first_is_over_and_end_with_code_4(
+    ask: Run, fake_node: FakeNode
+) -> None:
+    alone = {"n1": "asks for too much", "n2": "asks for too much"}
+    fake_node.views = [job(current_round=1)]
+    fake_node.records = [record(n) | {"contributors": ["n0"], "left_out": alone, "alone": alone} for n in (0, 1)]
+    shown = ask("train", "MNIST", "--rounds", "2", "--wait")
+    assert shown.exit_code == 4
+    assert "1 of 3 updates" in shown.stdout
+    reasons = "this node was alone: n1, n2: asks for too much"
+    assert shown.stderr.splitlines() == [f"warning: in round 0 {reasons}", f"Error: in rounds 0, 1 {reasons}"]
+
+
+def test_who_turns_out_not_to_fit_during_the_wait_is_warned_of(ask: Run, fake_node: FakeNode) -> None:
+    loading = job(phase="LOADING", rounds_left=1)
+    differs = [{"peer": "n2", "words": "model: here mlp 24, 12; there mlp 24, 8"}]
+    fake_node.views = [loading, loading, job(phase="TRAINING", current_round=0), job(current_round=0)]
+    fake_node.views.append(job(current_round=0, differs=differs))
+    fake_node.records = [record(0, "d0")]
+    shown = ask("train", "MNIST", "--wait")
+    assert shown.exit_code == 0
+    assert f"warning: n2 cannot train with this node: {differs[0]['words']}" in shown.stderr
+
+
+LIMIT = "expected a learning rate of at most 0.0024 in a round of another node, got 0.005"
+
+
+def test_hyper_parameters_that_other_nodes_will_not_train_by_are_warned_of_where_they_are_set_and_used(
+    ask: Run, fake_node: FakeNode
+) -> None:
+    fake_node.prediction = job(hyper=HYPER, asks_too_much=LIMIT)
+    fake_node.views = [fake_node.prediction]
+    words = f"warning: nodes with the limits of this node do not train in rounds that start here: {LIMIT}\n"
+    for command in (("params", "MNIST", "u=0.005"), ("params", "MNIST", "u=0.005", "--json"), ("train", "MNIST")):
+        shown = ask(*command)
+        assert (shown.exit_code, shown.stderr) == (0, words)
+
+
 def test_rounds_asked_for_while_data_are_loading_are_said_to_begin_later(ask: Run, fake_node: FakeNode) -> None:
     fake_node.views = [job(phase="LOADING", rounds_left=2)]
     shown = ask("train", "MNIST", "--rounds", "2")

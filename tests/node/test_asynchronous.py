@@ -61,10 +61,12 @@ async def test_people_read_that_a_node_has_other_rounds_and_nothing_is_mixed() -
         await mesh.full()
         await trigger(mesh.nodes["e"])
         await until(
-            lambda: any("here of each node by itself" in one.text for one in mesh.nodes["e"].feed.recent())
+            lambda: any(
+                "of each node by itself (asynchronous) at a" in one.text for one in mesh.nodes["e"].feed.recent()
+            )
         )
         await trigger(mesh.nodes["a"])
-        await until(lambda: any("here common to all nodes" in one.text for one in mesh.nodes["a"].feed.recent()))
+        await until(lambda: any("common to all nodes at e" in one.text for one in mesh.nodes["a"].feed.recent()))
         await until(lambda: mesh.nodes["a"].job(MNIST_3_7).as_json()["versions"]["own"] == 1)
         assert mesh.nodes["a"].history(MNIST_3_7)[-1]["contributors"] == ["a"]
 

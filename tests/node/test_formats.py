@@ -189,6 +189,17 @@ def test_what_is_not_wanted_is_refused_by_its_head(packet: Packet, error: type[P
         looked_at(wire(), body(packet))
 
 
+def test_a_head_of_other_shapes_is_refused_with_the_option_that_differs_if_the_sender_states_one() -> None:
+    core = NodeCore(peer("b"), [T])
+    core.hear(T, Prepared(declaration(agreement={"model": "mlp 24, 12"}), MODEL))
+    there, other = BodyFormats(core, MemoryStore(), "safetensors", 10**6), params(w=[1.0])
+    with pytest.raises(ParamsRefused, match="do not agree on model: mlp 24, 12 at b; mlp 24, 8 at a"):
+        looked_at(there, body(update(other, agreement={"model": "mlp 24, 8"})))
+    for agreement in ({"model": "mlp 24, 12"}, None):
+        with pytest.raises(ParamsRefused, match="'w' has shape"):
+            looked_at(there, body(update(other, agreement=agreement)))
+
+
 def test_a_body_without_a_message_is_refused_by_its_head() -> None:
     with pytest.raises(UnreadableBody, match="no message"):
         looked_at(wire(), bytes(BinaryCodec().encode_params(MODEL)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def shared(node: NodeRuntime) -> Params:
 
 
 async def test_nodes_with_other_classes_are_told_what_differs_and_nobody_waits() -> None:
-    differ = "the nodes do not agree on classes: here cat, fox; there cat, dog"
+    differ = "the nodes do not agree on classes: cat, fox at b; cat, dog at a"
     trainers = Animals(1, "cat, dog"), Animals(2, "cat, fox"), Animals(3, "cat, dog")
     async with mesh_of(*trainers) as mesh:
         a, b, c = mesh.nodes.values()
@@ -187,3 +188,29 @@ async def test_half_of_the_nodes_train_all_hold_one_model_and_people_read_who_ha
         await mesh.full()
         await trigger(mesh.nodes["a"])
         await until(lambda: told(mesh.nodes["a"], "do not agree on participation"))
+
+
+class Limited(Linear):
+    """Trains with little steps only in rounds of other nodes."""
+
+    defaults = HyperParams(e=1, u=0.0008, b=64)
+    limits = MappingProxyType({"learning_rate": 0.0024})
+
+
+async def test_a_round_that_asks_for_more_than_all_peers_allow_is_one_of_a_node_alone_on_its_node_only() -> None:
+    async with mesh_of(*(Limited(target) for target in (1, 2, 3, 4))) as mesh:
+        first = mesh.nodes["a"]
+        view = await first.edit_hyper_params(MNIST_3_7, EditHyperParams(e=5, u=0.005))
+        assert "at most 0.0024 in a round of another node, got 0.005" in view.asks_too_much
+        await mesh.train()
+        assert len(mesh.digests()) == 1  # all have taken the average of the only update
+        record = first.history(MNIST_3_7)[-1]
+        assert record["contributors"] == ["a"]
+        assert record["alone"].keys() == record["left_out"].keys() == {"b", "c", "d"}
+        assert all("got 0.005" in why for why in record["alone"].values())
+        for name in "bcd":
+            assert "alone" not in mesh.nodes[name].history(MNIST_3_7)[-1]
+        await first.edit_hyper_params(MNIST_3_7, EditHyperParams(e=1, u=0.0024))
+        await mesh.train()
+        record = first.history(MNIST_3_7)[-1]
+        assert (len(record["contributors"]), record["left_out"], "alone" in record) == (4, {}, False)

@@ -78,7 +78,7 @@ def test_versions_of_real_nodes(mesh: Harness) -> None:
     common.trigger()
     until(lambda: common.history() != [], "the round of the other kind")
     assert common.history()[-1]["contributors"] == ["n3"] and own(first) == 2
-    words = "here of each node by itself (asynchronous); there common to all nodes"
+    words = "of each node by itself (asynchronous) at n0; common to all nodes at n3"
     until(lambda: any(words in line for line in log(mesh, "n3")), "words on it in the log")
 
 

@@ -244,7 +244,7 @@ def test_news_that_did_not_get_through_is_no_missing_answer() -> None:
 def test_a_peer_that_refuses_is_named_and_left_out() -> None:
     bench = AloneBench(peers=("a",))
     bench.hear(RoundTriggered())
-    words = "the nodes do not agree on rounds: here common to all nodes; there of each node by itself"
+    words = "the nodes do not agree on rounds: common to all nodes at a; of each node by itself at b"
     bench.hear(SendRefused(A, AskVersion.path, key(0, "b"), 422, "params_refused", words))
     assert any(words in told.text for told in bench.all(Publish))
     assert bench.phase is Phase.TRAINING

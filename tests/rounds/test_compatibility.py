@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,23 +13,31 @@ from flnet.errors import ParamsRefused
 from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import Average
 from flnet.protocol.events import (
+    Averaged,
     ClaimReceived,
+    HyperParamsEdited,
     RoundTriggered,
     SendRefused,
     TimerFired,
     TrainingAsked,
+    Turn,
     UpdateReceived,
 )
 from flnet.protocol.messages import ModelParams, StartTraining
 from flnet.rounds.compatibility import differences, obstacles
+from flnet.rounds.history import RoundRecord
+from flnet.rounds.limits import Limits
 from flnet.rounds.settings import TRAINING, Rules
 from flnet.rounds.steps import Phase
-from tests.helpers import frozen, key
+from tests.helpers import frozen, key, params
 from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared
 
 HERE = {"classes": "cat, dog", "size": "32"}
 THERE = {"classes": "cat, fox", "size": "32"}
-WORDS = "the nodes do not agree on classes: here cat, dog; there cat, fox"
+WORDS = "the nodes do not agree on classes: cat, dog at b; cat, fox at a"
+
+
+NODES = (PeerId("me"), PeerId("you"))
 
 
 def bench(**more: object) -> Bench:
@@ -91,18 +100,19 @@ def test_the_schema_digest_covers_it() -> None:
 
 
 def test_a_key_that_one_side_lacks_differs() -> None:
-    assert differences({"a": "1"}, {"b": "2"}) == "a: here 1; there nothing; nor on b: here nothing; there 2"
-    assert differences(HERE, dict(HERE)) == ""
+    words = "a: 1 at me; nothing at you; nor on b: nothing at me; 2 at you"
+    assert differences({"a": "1"}, {"b": "2"}, *NODES) == words
+    assert differences(HERE, dict(HERE), *NODES) == ""
 
 
 def test_of_long_lists_only_the_entries_that_differ_are_shown() -> None:
     long = [f"column number {i}" for i in range(40)]
-    words = differences({"features": ", ".join([*long, "x"])}, {"features": ", ".join(["y", *long])})
-    assert words == "features: only here x; only there y"
-    swapped = differences({"features": ", ".join(long)}, {"features": ", ".join(reversed(long))})
+    words = differences({"features": ", ".join([*long, "x"])}, {"features": ", ".join(["y", *long])}, *NODES)
+    assert words == "features: only x at me; only y at you"
+    swapped = differences({"features": ", ".join(long)}, {"features": ", ".join(reversed(long))}, *NODES)
     assert swapped == "features: the same 40 in another order"
-    many = differences({"features": ", ".join(long)}, {"features": "x"})
-    assert many.endswith("column number 4 and 35 more; only there x")
+    many = differences({"features": ", ".join(long)}, {"features": "x"}, *NODES)
+    assert many.endswith("column number 4 and 35 more at me; only x at you")
 
 
 def test_a_start_says_it_on_the_wire() -> None:
@@ -124,7 +134,7 @@ def test_rules_of_averaging_are_compared_whatever_the_trainers_state(
 ) -> None:
     job = Bench(**declared)
     job.job.settings.rules = Rules(averaging=rules)
-    with pytest.raises(ParamsRefused, match=r"do not agree on (clipping of updates|largest update): here"):
+    with pytest.raises(ParamsRefused, match=r"do not agree on (clipping of updates|largest update): .+ at b; "):
         job.hear(start(theirs))
 
 
@@ -146,10 +156,10 @@ def test_messages_carry_what_the_trainer_states_and_the_rules() -> None:
 
 def test_local_training_is_compared_and_plain_where_nothing_is_said() -> None:
     job = Bench()
-    with pytest.raises(ParamsRefused, match=r"local training: here plain; there proximal:0.1"):
+    with pytest.raises(ParamsRefused, match=r"local training: plain at b; proximal:0.1 at a"):
         job.hear(start({TRAINING: "proximal:0.1"}))
     job.job.settings.rules = Rules(averaging={TRAINING: "proximal:0.1"})
-    with pytest.raises(ParamsRefused, match=r"local training: here proximal:0.1; there plain"):
+    with pytest.raises(ParamsRefused, match=r"local training: proximal:0.1 at b; plain at a"):
         job.hear(start({}))
 
 
@@ -203,14 +213,84 @@ def test_a_round_alone_names_the_peers_that_refused_it_or_were_silent() -> None:
     assert job.round.record.alone == {"a": "other columns", "c": "no answer in time"}
 
 
-def test_nobody_is_alone_whose_peer_sits_out_or_that_has_none() -> None:
-    for bench, by in ((Bench(), "ac"), (Bench(peers=[]), "")):
-        bench.hear(RoundTriggered())
-        bench.train()
-        for name in by:
-            bench.hear(declined(name, 0, "b"))
-        bench.average()
-        assert bench.round.record.alone == {}
+def test_a_node_is_alone_in_the_round_of_which_all_others_decline_the_start_although_they_average_its_update() -> (
+    None
+):
+    job = Bench(rules=Rules(limits=Limits(epochs=4, batch_size=64, batches=500, learning_rate=1)))
+    other = Bench("a", peers=["b", "c"], rules=job.job.settings.rules)
+    job.hear(HyperParamsEdited({"u": 5.0}))
+    job.hear(RoundTriggered())
+    job.train()
+    start = job.job.settings.round_hyper
+    assert start is not None
+    other.hear(asked("b", hyper=start))
+    why = other.said(ModelParams).declined or ""
+    assert "asks for too much" in why
+    for name in "ac":
+        job.hear(declined(name, 0, "b", why))
+    job.average()
+    assert job.round.record.alone == job.round.record.left_out == {"a": why, "c": why}
+    assert job.round.record.contributors == ("b",)
+
+
+def test_a_node_stays_alone_that_takes_the_model_of_a_peer_that_is_of_one_update_too() -> None:
+    for contributors, alone in ((1, {"a": "paused", "c": "paused"}), (2, {})):
+        job = Bench()
+        job.hear(RoundTriggered())
+        job.train()
+        for name in "ac":
+            job.hear(declined(name, 0, "b", "paused"))
+        job.average()
+        job.measure()
+        job.hear(ClaimReceived(claim("a", accuracy=0.95, contributors=contributors)))
+        job.measure(0.9)
+        assert (job.round.record.exchanged_with, job.round.record.alone) == ("a", alone)
+
+
+def test_nobody_is_alone_that_has_no_peers_or_whose_peer_trains_or_is_late() -> None:
+    late = replace(declined("c", 0, "b"), late=True)
+    for events in ([], [came("a", 0, "b"), declined("c", 0, "b")], [late, replace(late, peer=PeerId("a"))]):
+        job = Bench(peers=["a", "c"] if events else [])
+        job.hear(RoundTriggered())
+        for event in events:
+            job.hear(event)
+        job.train()
+        job.average()
+        assert job.round.record.alone == {}
+
+
+def test_nobody_is_alone_whose_peers_have_their_turn_later() -> None:
+    job = Bench(turn=Turn("two-phase", is_desired=True))
+    job.hear(RoundTriggered())
+    job.train()
+    for name in "ac":
+        job.hear(declined(name, 0, "b", "not its turn"))
+    job.average()
+    assert job.round.record.alone == {}
+    assert job.round.record.left_out == {"a": "not its turn", "c": "not its turn"}
+
+
+def test_a_node_is_alone_whose_update_is_the_only_one_that_counts() -> None:
+    job = Bench()
+    job.hear(RoundTriggered())
+    for name in "ac":
+        job.hear(came(name, 0, "b"))
+    job.train()
+    job.hear(Averaged(key(0, "b"), params(w=[1, 1]), refused=dict.fromkeys(map(PeerId, "ac"), "too large")))
+    assert job.round.record.alone == job.round.record.left_out == {"a": "too large", "c": "too large"}
+
+
+def test_a_record_names_all_whose_updates_are_not_in_the_average_and_outlives_a_restart() -> None:
+    job = Bench(peers=["a", "c", "d"])
+    job.hear(RoundTriggered())
+    job.train()
+    job.hear(came("a", 0, "b"))
+    job.hear(declined("d", 0, "b", "paused"))
+    job.hear(TimerFired(job.round.gathering.timer))
+    job.average()
+    record = job.round.record
+    assert (record.left_out, record.alone) == ({"c": "no answer in time", "d": "paused"}, {})
+    assert RoundRecord.read(record.view()) == record
 
 
 def update_refused(peer: str, error: str, status: int = 422) -> SendRefused:

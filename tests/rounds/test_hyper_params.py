@@ -91,6 +91,24 @@ def test_a_round_that_asks_for_too_much_has_none_that_this_node_trains_by() -> N
     assert (bench.all(Train), bench.job.view().round_hyper) == ([], None)
 
 
+def test_what_other_nodes_would_not_train_by_is_said_where_it_is_chosen() -> None:
+    rules = Rules(limits=LIMITS)
+    bench = Bench(peers=["a"], rules=rules)
+    assert "asks_too_much" not in bench.job.view().as_json()
+    bench.hear(HyperParamsEdited({"e": 5}))
+    view = bench.job.view()
+    assert "expected at most 4 epochs in a round of another node, got 5" in view.asks_too_much
+    assert "asks_too_much" not in view.for_peers()
+    bench.hear(RoundTriggered())  # no limit binds the rounds that start here
+    assert bench.one(Train).hyper.e == 5
+    bench.hear(HyperParamsEdited({"e": 4}))
+    assert bench.job.view().asks_too_much == ""
+    asynchronous = AloneBench(peers=())
+    asynchronous.job.settings.rules = replace(asynchronous.job.settings.rules, limits=LIMITS)
+    asynchronous.hear(HyperParamsEdited({"e": 5}))  # nobody else trains by them
+    assert asynchronous.job.view().asks_too_much == ""
+
+
 def test_a_restart_keeps_both_and_a_round_goes_on_with_its_own() -> None:
     bench = Lasting(peers=["a"])
     bench.hear(HyperParamsEdited({"e": 3, "u": 0.5, "b": 8}))

@@ -337,7 +337,7 @@ def test_the_rule_holds_from_now_on_and_peers_have_to_state_it() -> None:
     assert told.text.startswith("the aggregation rule is median from now on, before weighted average (agg1); ")
     assert (bench.job.view().merging_rule, bench.job.settings.folds) == ("median", False)
     assert bench.job.settings.hyper == prepared().declaration.defaults  # nothing else has changed
-    words = "the nodes do not agree on aggregation rule: here median; there weighted average (agg1)"
+    words = "the nodes do not agree on aggregation rule: median at b; weighted average (agg1) at a"
     assert str(refuses(bench, asked("a", agreement={}), ParamsRefused)) == words
     bench.hear(asked("a", agreement={MERGING: "median"}))
     assert bench.job.busy

@@ -262,11 +262,11 @@ def test_messages_of_common_rounds_are_refused_and_change_nothing(event: Event, 
 
 
 def test_a_node_in_common_rounds_refuses_versions_and_says_how_the_two_differ() -> None:
-    words = "rounds: here common to all nodes; there of each node by itself (asynchronous)"
+    words = "rounds: common to all nodes at b; of each node by itself (asynchronous) at a"
     assert words in str(refuses(Bench(), VersionReceived(version("a"), SAID), ParamsRefused))
     refuses(Bench(), VersionReceived(version("a"), {}), OtherRounds)
 
 
 def test_both_say_of_a_start_how_they_differ() -> None:
-    words = "rounds: here of each node by itself (asynchronous); there common to all nodes"
+    words = "rounds: of each node by itself (asynchronous) at b; common to all nodes at a"
     assert words in str(refuses(AloneBench(), asked("a", agreement={}), ParamsRefused))

@@ -716,7 +716,7 @@ def test_the_end_of_a_round_is_told_with_its_accuracies() -> None:
     bench.measure(0.75)
     closed = next(publish for publish in bench.all(Publish) if publish.kind == "round_closed")
     assert closed.text.endswith("accuracy here 0.2500 before, 0.7500 after")
-    record, untold = bench.job.records()[0], ("contributions", "weighed")
+    record, untold = bench.job.records()[0], ("contributions", "weighed", "left_out")
     told = {name: value for name, value in record.items() if name not in untold}
     assert closed.data == {**told, "round": 0}
 

@@ -101,7 +101,9 @@ def test_synchronous_and_asynchronous_nodes_do_not_mix() -> None:
     cluster._listen = lambda at, node, text: texts.append(f"{node} {text}")
     cluster.trigger(FIRST)
     cluster.run_until_idle()
-    assert any("n01 says no version" in text and "there of each node by itself" in text for text in texts)
+    assert any(
+        "n01 says no version" in text and "of each node by itself (asynchronous) at n00" in text for text in texts
+    )
     assert cluster.nodes[FIRST].job.history.records[-1].contributors == (FIRST,)
     assert cluster.nodes[SECOND].job.number == -1
 

@@ -124,8 +124,14 @@ async def test_the_own_update_is_clipped_before_it_is_sent() -> None:
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ({"clip_norm": 1.5}, "the nodes do not agree on clipping of updates: here to the norm 1.5; there nothing"),
-        ({"max_update_norm": 5}, "the nodes do not agree on largest update: here 5 x the median; there nothing"),
+        (
+            {"clip_norm": 1.5},
+            "the nodes do not agree on clipping of updates: to the norm 1.5 at other; nothing at a",
+        ),
+        (
+            {"max_update_norm": 5},
+            "the nodes do not agree on largest update: 5 x the median at other; nothing at a",
+        ),
     ],
 )
 async def test_nodes_of_other_rules_take_no_part_in_each_others_rounds(rule: dict[str, Any], words: str) -> None:

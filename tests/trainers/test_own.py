@@ -170,7 +170,7 @@ async def test_two_hospitals_with_other_classes_are_told_what_differs(tmp_path: 
         await a.receive("/training/trigger", TRIGGER, "application/json", "127.0.0.1")
         await until(lambda: a.job(MNIST_3_7).current_round == 1 and a.job(MNIST_3_7).phase == "IDLE")
         said = " | ".join(news.text for news in (*a.feed.recent(), *b.feed.recent()))
-        assert "the nodes do not agree on classes: here cat, fox; there cat, dog" in said
+        assert "the nodes do not agree on classes: cat, fox at b; cat, dog at a" in said
         assert a.history(MNIST_3_7)[-1]["contributors"] == ["a"]
         assert b.job(MNIST_3_7).current_round == -1
     finally:

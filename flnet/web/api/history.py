@@ -126,7 +126,13 @@ class RoundView(View):
     )
     alone: dict[str, str] = Field(
         default={},
-        description="why nobody else has the average, by peer that was expected; empty if others have it",
+        description="why this node was alone, by peer that was expected: its update is the only one in the average, or "
+        "nobody else has the average; empty if it was not",
+    )
+    left_out: dict[str, str] | None = Field(
+        default=None,
+        description="nodes that were to train and whose updates are not in the average, each with the reason; null "
+        "where the round was cut short, where the node took the average of others, and where there are no common rounds",
     )
     weighed: WeighedView = Field(default={})
 

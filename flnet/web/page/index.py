@@ -189,6 +189,11 @@ async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> str:
             label=job.label,
             rule=rule_words(job.merging_rule, t),
         )
+    if job.asks_too_much:
+        return t(
+            "The hyper-parameters of {label} are saved, but nodes with the limits of this node do not train by them.",
+            label=job.label,
+        )
     return t("The hyper-parameters of {label} are saved.", label=job.label)
 
 

@@ -110,7 +110,7 @@ class Card:
         weights: how much each update counted; None where that is not known.
         rule: the aggregation rule in words.
         rules: a sentence for each peer that merges by another rule.
-        alone: peers that do not have the average of the last round, and why, where nobody but this node has it.
+        alone: peers that took no part in the last round, or do not have its average, and why, where this node was alone.
         leave_one_out: how much each peer contributes; None where not measured, or the reader is not the operator.
         data: where the data is from and how much it is.
         classes: for each split its name and the rows of each class.
@@ -239,7 +239,7 @@ def other_rules(job: JobView, others: Sequence[PeerJob], t: Translate) -> Iterat
 
 
 def alone_in(record: View, differs: Sequence[DiffersView]) -> tuple[tuple[str, str], ...]:
-    """The peers that do not have the average of a round that this node made alone, each with the reason.
+    """The peers of a round in which this node was alone, each with the reason.
 
     What differs is told from this node's side, if it is known; else in the words of the peer.
     """

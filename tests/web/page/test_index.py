@@ -130,6 +130,16 @@ async def test_the_form_changes_hyper_parameters(client: Client, node: FakeNode)
     assert (node.jobs["MNIST"].hyper.e, node.jobs["MNIST"].hyper.u, node.jobs["MNIST"].hyper.b) == (4, 0.5, 16)
 
 
+async def test_the_form_says_that_other_nodes_will_not_train_by_what_it_saved(
+    client: Client, node: FakeNode
+) -> None:
+    node.jobs["MNIST"].more = {"asks_too_much": "expected at most 4 epochs, got 5"}
+    _, location = await post(client, "/training/params/form", trainerId="MNIST", e="5")
+    words = "are saved, but nodes with the limits of this node do not train by them."
+    assert words in (await load(client, location)).text
+    assert node.jobs["MNIST"].hyper.e == 5
+
+
 async def test_the_form_holds_the_values_that_are_in_force(client: Client, node: FakeNode) -> None:
     fields = [(field["name"], field.get("value")) for field in (await load(client)).all("input")]
     first = dict(reversed(fields))  # that of the first job

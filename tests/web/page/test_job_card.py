@@ -56,13 +56,24 @@ def card(*history: dict[str, Any], t: Translate = english, peer_rounds: Any = ()
 
 
 def test_who_was_not_part_of_a_round_alone_is_told_from_this_nodes_side_if_that_is_known() -> None:
-    alone = {"b": "the nodes do not agree on columns: here x, y; there x", "c": "no answer in time"}
+    alone = {"b": "the nodes do not agree on columns: x, y at b; x at me", "c": "no answer in time"}
     differs = [DiffersView(peer="b", words="columns missing here: y")]
     assert alone_in(record(0, alone=alone), differs) == (
         ("b", "columns missing here: y"),
         ("c", "no answer in time"),
     )
     assert alone_in(record(0), differs) == alone_in({}, []) == ()
+
+
+async def test_a_card_says_in_red_that_other_nodes_will_not_train_by_what_is_set(
+    client: Client, node: FakeNode
+) -> None:
+    before = [p for p in (await load(client)).all("p") if p.get("class") == "notice bad"]
+    node.jobs["MNIST"].more = {"asks_too_much": "expected at most 4 epochs, got 5"}
+    page = await load(client)
+    assert len([p for p in page.all("p") if p.get("class") == "notice bad"]) == len(before) + 1
+    words = "Nodes with the limits of this node do not train in rounds that start here: expected at most 4 epochs"
+    assert words in page.text
 
 
 async def test_a_card_says_in_red_who_cannot_train_with_this_node_and_that_it_was_alone(
@@ -76,7 +87,10 @@ async def test_a_card_says_in_red_who_cannot_train_with_this_node_and_that_it_wa
     page = await load(client)
     red = [p for p in page.all("p") if p.get("class") == "notice bad"]
     assert len(red) == len(before) + 2
-    assert "In the last round this node was alone: no other node has its average." in page.text
+    assert (
+        "In the last round this node was alone: no update of another node is in its average, or no other node has it."
+        in page.text
+    )
     assert page.text.count("b<i>: columns missing here: c10") == 2
     assert "no answer in time" in page.text
     assert "columns que faltan aquí: c10" in (await load(client, accept_language="es")).text
