@@ -10,16 +10,19 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 PREFIX = "flnet-test-"  # whatever is called so belongs to these tests, and to one run of them at a time
 NETNS = Path("/run/netns")
 TUN = Path("/dev/net/tun")
 _LOCK = Path("/run/flnet-test-hosts.lock")  # of the whole machine, as namespaces are
+PROBES = 5  # programs that make their first namespaces at the same time disturb each other
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
+@cache
 def unable() -> str:
     """Why there can be no hosts on this machine; empty if there can."""
     if not hasattr(os, "geteuid") or os.geteuid() != 0:
@@ -30,11 +33,14 @@ def unable() -> str:
         os.close(os.open(TUN, os.O_RDWR))
     except OSError as exc:
         return f"hosts in network namespaces need {TUN}, which cannot be opened: {exc.strerror}"
-    tried = subprocess.run(["ip", "netns", "add", PREFIX + "probe"], capture_output=True, text=True, check=False)
-    if tried.returncode != 0 and "File exists" not in tried.stderr:
-        return f"no network namespace can be made here: {tried.stderr.strip()}"
-    delete(PREFIX + "probe")
-    return ""
+    probe, why = f"flnet-probe-{os.getpid()}", ""  # its own name: another run clears away all that begin with PREFIX
+    for _ in range(PROBES):
+        tried = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
+        subprocess.run(["ip", "netns", "delete", probe], capture_output=True, check=False)
+        if tried.returncode == 0:
+            return ""
+        why = tried.stderr.strip()
+    return f"no network namespace can be made here: {why}"
 
 
 @contextmanager

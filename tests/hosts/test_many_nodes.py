@@ -13,7 +13,7 @@ from tests.processes.harness import at_rest, digests, until
 
 
 @pytest.mark.long
-@pytest.mark.skipif(bool(unable()), reason=unable() or "hosts can be made here")
+@pytest.mark.skipif(bool(unable()), reason=unable())
 @pytest.mark.timeout(1800)
 def test_twenty_nodes_train_ten_rounds_and_none_is_held_for_dead(tmp_path: Path) -> None:
     count, rounds = 20, 10

@@ -15,7 +15,7 @@ from tests.processes.harness import RealNode, at_rest, digests, until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(bool(unable()), reason=unable() or "hosts can be made here"),
+    pytest.mark.skipif(bool(unable()), reason=unable()),
 ]
 FINE = Rule(delay=0.005)
 BAD = Rule(delay=0.1, jitter=0.02, loss=0.05, duplicate=0.02, reorder=0.02)

@@ -15,7 +15,7 @@ from tests.hosts.hosts import network
 from tests.hosts.namespaces import clear, delete, existing, inside, locked, only_run, pids, unable
 from tests.processes.harness import until
 
-pytestmark = pytest.mark.skipif(bool(unable()), reason=unable() or "they can be made here")
+pytestmark = pytest.mark.skipif(bool(unable()), reason=unable())
 PROGRAM = "import time; print('here', flush=True); time.sleep(600)"
 CRASHES = """
 import sys, time

@@ -13,7 +13,7 @@ from tests.hosts.hosts import Network, network
 from tests.hosts.namespaces import unable
 from tests.hosts.rules import Rule
 
-pytestmark = pytest.mark.skipif(bool(unable()), reason=unable() or "they can be made here")
+pytestmark = pytest.mark.skipif(bool(unable()), reason=unable())
 PORT = 5000
 SILENCE_SECONDS = 0.2  # in which what the switch has handed out arrives
 COUNT = 200
