@@ -73,15 +73,13 @@ def _measure(options: Options, people: int, in_flight: int, speed: float) -> Non
     words = f"a batch over two nodes, {in_flight} in flight"
     walls = ", ".join(f"{epoch.wall:.1f}" for epoch in epochs)
     bare = [epoch.wall - link for epoch in epochs]
-    trips = 2.0 if in_flight == 1 else 1 / in_flight  # that a batch waits for
     note = f"{walls} ms in all; {epochs[0].nbytes / 1e3:.0f} kB take {link:.2f} ms, a round trip {trip:.1f} ms"
-    ours = [max(wall - trips * trip, 0.0) for wall in bare]
-    options.report.add(
-        Row(f"{words}, without bytes and round trips", "ms", ours, joint, "in one process", BOUNDS["split"], note)
-    )
-    if in_flight == 1:
-        once = [max(wall - trip, 0.0) for wall in bare]
-        options.report.add(Row(f"{words}, without bytes and one round trip", "ms", once, joint, "in one process"))
+    # Outputs and gradients of a batch are a request each, so it may be said to wait for one round trip or for two.
+    for count, trips in (("both round trips", 2 / in_flight), ("one round trip", 1 / in_flight)):
+        ours = [max(wall - trips * trip, 0.0) for wall in bare]
+        options.report.add(
+            Row(f"{words}, without bytes and {count}", "ms", ours, joint, "in one process", BOUNDS["split"], note)
+        )
     processor = [epoch.processor for epoch in epochs]
     options.report.add(Row(f"processor time of {words}", "ms", processor, joint, "in one process"))
 

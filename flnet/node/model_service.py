@@ -26,7 +26,7 @@ from flnet.trainer import InputSpec, Prediction
 from flnet.wire.binary_codec import BinaryCodec
 
 MOST_ROUNDS = 100  # that a card tells of, the newest before the model's own
-_FOLDERS = re.compile(r"(?:[A-Za-z]:)?[/\\](?:[^/\\\s]+[/\\])+")  # a card travels; where data lie here does not
+_FOLDERS = re.compile(r"(?:[A-Za-z]:)?(?:[^/\\\s:]*[/\\]){2,}")  # a card travels; where data lie here does not
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~])")
 TURN_SECONDS = 60.0  # for waiting in the compute queue and for the work itself
 MAX_WAITING = 16  # requests; further ones are refused at once

@@ -379,9 +379,9 @@ def _ending(gathering: Gathering) -> str:
                 "the next round began before the updates of {names} arrived; averaged {updates}{alone}",
                 *(names(missing), got, alone),
             )
-    return text(
-        "averaged {updates}: all expected updates arrived{because}{alone}", got, _because(gathering), alone
-    )
+    if alone:
+        return text("no other update came{because}; averaged {updates}{alone}", _because(gathering), got, alone)
+    return text("averaged {updates}: all expected updates arrived{because}", got, _because(gathering))
 
 
 def _contribution_of(update: Update) -> Mapping[str, Any]:

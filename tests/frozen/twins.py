@@ -30,9 +30,7 @@ from tests.web.view_nodes import DIGITS, NEW, OLD, TABLE, ViewNode, with_two_mod
 TOKEN = "0123456789abcdefghij"
 SETTINGS = load_settings({}, {})
 Site = tuple[Any, Sequence[Asked]]
-SPOKEN = text(
-    "averaged {updates}: all expected updates arrived{because}{alone}", text("{count} updates", 3), "", ""
-)
+SPOKEN = text("averaged {updates}: all expected updates arrived{because}", text("{count} updates", 3), "")
 EVENTS = (
     ("peer_joined", text("{peer} joined at {address}", "east", "192.0.2.1:4000"), ""),
     ("peer_dead", "east does not answer; it is taken for dead", ""),
@@ -63,9 +61,8 @@ EVENTS = (
                     "round {number} closed: {outcome}",
                     1,
                     text(
-                        "averaged {updates}: all expected updates arrived{because}{alone}",
+                        "averaged {updates}: all expected updates arrived{because}",
                         text("{count} updates", 5),
-                        "",
                         "",
                     ),
                 ),

@@ -33,7 +33,8 @@ def unable() -> str:
         os.close(os.open(TUN, os.O_RDWR))
     except OSError as exc:
         return f"hosts in network namespaces need {TUN}, which cannot be opened: {exc.strerror}"
-    probe, why = f"flnet-probe-{os.getpid()}", ""  # its own name: another run clears away all that begin with PREFIX
+    # Its own name: another run clears away all namespaces that begin with PREFIX.
+    probe, why = f"flnet-probe-{os.getpid()}", ""
     for _ in range(PROBES):
         tried = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True, check=False)
         subprocess.run(["ip", "netns", "delete", probe], capture_output=True, check=False)

@@ -433,6 +433,23 @@ async def test_pixels_that_stay_as_they_are_need_no_words() -> None:
     assert "squeezed to 4 x 6 pixels by Lanczos resampling |" in card
 
 
+@pytest.mark.parametrize(
+    ("source", "shown"),
+    [
+        ("table in /secret/place/points.csv", "table in points.csv"),
+        ("table data/place/points.csv", "table points.csv"),
+        (r"table C:\secret\place\points.csv", "table points.csv"),
+        ("4/5 of the digits", "4/5 of the digits"),
+    ],
+)
+async def test_a_card_does_not_say_where_data_lie(source: str, shown: str) -> None:
+    trainer = Predictor(1.0)
+    trainer.data_info = lambda: DataInfo(source, {"train": 3, "test": 1}, ("three", "seven"))  # type: ignore[method-assign]
+    async with alone(trainer) as node:
+        lines = (await card_of(node, node.job(MNIST_3_7).as_json()["digest"])).splitlines()
+        assert shown in lines
+
+
 class OfPictures(Predictor):
     """Takes pictures, and gives the mean of the upper half and that of the lower half."""
 

@@ -33,8 +33,8 @@ def gathered(*names: str, peers: tuple[str, ...] = ("b", "c"), declined: str = "
     r = Gathering(key(), PeerId("a"), [PeerId(name) for name in peers], 30)
     for name in names:
         r.receive(UpdateReceived(update(name, w=[1.0])))
-    if declined:
-        r.receive(DeclineReceived(PeerId(declined), key(), "on battery"))
+    for name in declined:
+        r.receive(DeclineReceived(PeerId(name), key(), "on battery"))
     return r
 
 
@@ -55,7 +55,13 @@ def words(r: Gathering, why: Closing) -> str:
         (
             gathered("a", peers=()),
             Closing.COMPLETE,
-            "averaged 1 update: all expected updates arrived (this node averaged alone)",
+            "no other update came; averaged 1 update (this node averaged alone)",
+        ),
+        (
+            gathered("a", declined="bc"),
+            Closing.COMPLETE,
+            "no other update came (not taking part: b: on battery; c: on battery); averaged 1 update (this node averaged "
+            "alone)",
         ),
         (gathered("a", "b"), Closing.TIMER, "timed out waiting for 1 of 3 nodes (c); averaged 2 updates"),
         (
