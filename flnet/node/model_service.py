@@ -132,10 +132,11 @@ def _meaning(declared: Declaration, numbers: int) -> str:
 
 
 def _range(spec: InputSpec) -> str:
+    missing = ", or NaN for a missing one" if spec.gaps else ""
     if spec.low is None and spec.high is None:
-        return "any finite number"
+        return f"any finite number{missing}"
     low, high = ("any number" if bound is None else f"{bound:g}" for bound in (spec.low, spec.high))
-    return f"{low} to {high}"
+    return f"{low} to {high}{missing}"
 
 
 def _squeezed(spec: InputSpec) -> str:

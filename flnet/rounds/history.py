@@ -379,7 +379,7 @@ def _ending(gathering: Gathering) -> str:
                 "the next round began before the updates of {names} arrived; averaged {updates}{alone}",
                 *(names(missing), got, alone),
             )
-    if alone:
+    if have == 1:
         return text("no other update came{because}; averaged {updates}{alone}", _because(gathering), got, alone)
     return text("averaged {updates}: all expected updates arrived{because}", got, _because(gathering))
 

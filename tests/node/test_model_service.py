@@ -363,7 +363,8 @@ async def test_a_card_says_how_labels_are_read_and_its_code_reads_them(tmp_path:
         (tmp_path / file.file_name).write_bytes(file.body)
         card = (await node.card(MNIST_3_7, digest, same_machine=True)).body.decode()
     assert "several may hold at once, or none" in card and "if its number is 0.4 or more." in card
-    assert "NaN for a missing one" in card and "0 for a missing value" in card
+    assert "| range | 0 to any number, or NaN for a missing one |" in card
+    assert "give it the values as they are, and NaN for a missing one" in card and "0 for a missing value" in card
     words = 'kind=a is 1 where kind is "a", and 0 for its other words; all of them are 0 where the word is missing'
     assert words in card
     assert 'The words are: kind: "a", "b".' in card

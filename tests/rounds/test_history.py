@@ -63,6 +63,11 @@ def words(r: Gathering, why: Closing) -> str:
             "no other update came (not taking part: b: on battery; c: on battery); averaged 1 update (this node averaged "
             "alone)",
         ),
+        (
+            gathered("b", declined="ac"),
+            Closing.COMPLETE,
+            "no other update came (not taking part: a: on battery; c: on battery); averaged 1 update",
+        ),
         (gathered("a", "b"), Closing.TIMER, "timed out waiting for 1 of 3 nodes (c); averaged 2 updates"),
         (
             gathered("a"),
