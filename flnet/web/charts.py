@@ -19,6 +19,7 @@ MAX_LINES = 8  # this node's two and six peers; so many can be told apart
 BEFORE, AFTER = "pre_fedavg_accuracy", "post_fedavg_accuracy"  # figures of a record
 MAX_DOTS = 40  # of one line; more of them would hide it
 FAR = 1000  # rounds; two with nothing between them that are farther apart are drawn side by side
+MOST_ROUNDS_MARKED = 8
 DIGIT = 3  # units that a digit of a round takes on either side of its mark, or a little less
 _STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.25)
 
@@ -263,7 +264,8 @@ def _round_ticks(places: Mapping[int, int], x: Callable[[int], float]) -> tuple[
     ticks = [_tick(rounds[-1], x(places[rounds[-1]]))]
     for round in reversed([rounds[0], *begins]):  # the newest ones first, as far as there is room
         tick = _tick(round, x(places[round]))
-        if float(ticks[-1].at) - float(tick.at) > 2.5 * DIGIT * len(ticks[-1].label):
+        has_room = float(ticks[-1].at) - float(tick.at) > 2.5 * DIGIT * len(ticks[-1].label)
+        if has_room and len(ticks) < MOST_ROUNDS_MARKED:
             ticks.append(tick)
     return tuple(reversed(ticks))
 
@@ -273,8 +275,8 @@ def _tick(round: int, at: float) -> Tick:
 
 
 def _marked_rounds(first: int, last: int) -> list[int]:
-    """Choose at most eight rounds, at distances of 1, 2 or 5 times a power of ten."""
+    """Choose at most MOST_ROUNDS_MARKED rounds, at distances of 1, 2 or 5 times a power of ten."""
     steps = (base * 10**power for power in range(16) for base in (1, 2, 5))
-    step = next(step for step in steps if (last - first) / step <= 7)
+    step = next(step for step in steps if (last - first) / step <= MOST_ROUNDS_MARKED - 1)
     start = -(-first // step) * step
     return list(range(start, last + 1, step))

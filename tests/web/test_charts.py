@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flnet.web.charts import (
@@ -83,6 +83,7 @@ def test_without_points_there_is_no_chart() -> None:
     assert accuracy_chart([ChartSeries("a", ())]) is None
 
 
+@example([dict.fromkeys(range(0, 9009, 1001), 0.5)])
 @given(st.lists(POINTS, min_size=1, max_size=12))
 def test_every_line_lies_inside_the_axes(found: list[dict[int, float]]) -> None:
     chart = accuracy_chart([ChartSeries("n", tuple(sorted(points.items()))) for points in found])
