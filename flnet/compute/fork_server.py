@@ -17,6 +17,7 @@ import selectors
 import signal
 import socket
 import sys
+import tempfile
 import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -250,6 +251,7 @@ class _Template:
         os.close(log)
         os.environ.clear()
         os.environ.update(order["environment"])
+        tempfile.tempdir = None  # a framework may have asked before; the child has a folder of its own
         with suppress(OSError):
             os.chdir(order["folder"])
         np.random.seed()  # or siblings would draw the same numbers; the standard library sees to its own

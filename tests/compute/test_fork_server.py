@@ -84,6 +84,24 @@ async def test_nodes_share_one_process_that_has_imported_the_framework(bench: Ma
         assert psutil.Process(other.child()).ppid() not in template
 
 
+async def test_a_child_has_temporary_files_of_its_own_though_the_framework_has_made_some(
+    bench: MakeBench, folder: Path
+) -> None:
+    (folder / "jax").mkdir()
+    (folder / "jax" / "__init__.py").write_text("import tempfile; tempfile.gettempdir()")
+    log = f"open({str(folder / 'log')!r}, 'a').write(tempfile.gettempdir() + ' ' + os.environ['TMPDIR'] + chr(10))"
+    head = f"import os, sys, tempfile\nsys.path.insert(0, {str(folder)!r})\nimport jax\n"
+    name = plugin(folder, "OURS", head=head, evaluate=log)
+    os.environ["PYTHONPATH"] = str(folder)
+    with running_fork_server() as path:
+        for node in (bench(fork_server=path), bench(fork_server=path)):
+            await node.queue.call(name, EvaluateRequest(START))
+            assert psutil.Process(node.child()).ppid() != os.getpid()
+    places = [line.split() for line in (folder / "log").read_text().splitlines()]
+    assert all(used == given for used, given in places), places
+    assert len({used for used, _ in places}) == 2
+
+
 async def test_a_framework_that_starts_threads_is_not_forked(
     bench: MakeBench, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
