@@ -170,14 +170,8 @@ def _seconds_words(seconds: float | None) -> str:
 def results_table(results: Sequence[RoundResult]) -> Table:
     """One row per round."""
     node = _only_node(results)
-    before, title = (
-        ("before averaging", f"Results on {node}")
-        if node
-        else (
-            "before averaging: mean (low - high)",
-            "Results",
-        )
-    )
+    before = "before averaging" if node else "before averaging: mean (low - high)"
+    title = f"Results on {node}" if node else "Results"
     shown = table("round", before, "after", "updates", "model", "seconds", title=title)
     for result in results:
         seconds = "-" if result.seconds is None else f"{result.seconds:.1f}"

@@ -109,9 +109,8 @@ class BodyFormats:
             if job.held.model is not None and path != VerticalMessage.path:
                 try:
                     header.check(job.held.model.schema)
-                except (
-                    ParamsRefused
-                ):  # an option that differs, such as the size of a layer, tells more than a shape
+                except ParamsRefused:
+                    # An option that differs, such as the size of a layer, tells more than a shape.
                     message = KINDS[path].read(header.fields) if path in KINDS else None
                     if isinstance(message, JobMessage):
                         must_agree(job.settings, message.sender, message.agreement)

@@ -98,9 +98,8 @@ class VerticalJob(BaseJob[VerticalRound]):
         self._sessions = self._tries = 0
         self._ended = ("", False)  # the last session, and whether its epoch has ended
         self._left_behind: Set[PeerId] = frozenset()  # who may not know it
-        self._trained: int | None = (
-            None  # the epoch whose end this node, its initiator, did not hear before a restart
-        )
+        # The epoch whose end this node, its initiator, did not hear before a restart.
+        self._trained: int | None = None
         self._next_offer: VerticalReceived | None = None  # of another holder, while the epoch is about to end here
 
     def _view_of_holders(self) -> Mapping[str, Any]:
@@ -431,10 +430,10 @@ class VerticalJob(BaseJob[VerticalRound]):
             return []
         phase = Phase(before.snapshot["phase"])
         has_ended = bool(past.record.contributors)  # whoever has not heard so can go on from its end
-        outcome = text("abandoned: {reason}", text("{peer} was restarted", self.settings.my_id))
-        past.record.outcome = (
-            text("epoch {epoch} of the models has ended", self.models.closed) if has_ended else outcome
-        )
+        if has_ended:
+            past.record.outcome = text("epoch {epoch} of the models has ended", self.models.closed)
+        else:
+            past.record.outcome = text("abandoned: {reason}", text("{peer} was restarted", self.settings.my_id))
         past.record.error = None
         self.history.add(past.record)
         past.drop_record()
