@@ -20,7 +20,7 @@ import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -155,6 +155,18 @@ class SharedMemory(NamedTuple):
             return None
 
 
+class Secure(NamedTuple):
+    """That only the sum of the updates can be opened (`flnet.algorithms.secure_sum`).
+
+    Attributes:
+        part_away: the part of the nodes that may vanish in a round.
+        bits: of each number of a masked update.
+    """
+
+    part_away: float = 1 / 3
+    bits: Literal[32, 64] = 32
+
+
 class AggregationRule(NamedTuple):
     """A rule that computes one model from the updates of a round.
 
@@ -171,6 +183,7 @@ class AggregationRule(NamedTuple):
         least: updates below which it takes their coordinate-wise median, because it would bear no hostile one.
         ignores_lateness: whether a late update counts as much as the others, because the rule has no weights.
         shared_memory: of a rule whose memory must be equal on all nodes; None for all others.
+        secure: how updates are masked, so that only their sum can be opened; None where they are not.
     """
 
     name: str
@@ -181,6 +194,7 @@ class AggregationRule(NamedTuple):
     least: int = 1
     ignores_lateness: bool = False
     shared_memory: SharedMemory | None = None
+    secure: Secure | None = None
 
     @property
     def adds_as_they_come(self) -> bool:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from flnet.aggregation.base import MERGING, AggregationRule, Filter
+from flnet.aggregation.base import MERGING, AggregationRule, Filter, Secure
 from flnet.aggregation.centered_clipping import STEPS, centered_clipping
 from flnet.aggregation.consistency import KINDS, consistency
 from flnet.aggregation.fed_avg import fed_avg
@@ -48,6 +48,8 @@ _ABOVE_0_UP_TO_1 = "(1|(?=[0-9.]*[1-9])0[.][0-9]{1,9})"
 _BELOW_HALF = "0[.][0-4][0-9]{0,8}"
 _HOSTILE = "[0-9]{1,3}"
 _COUNT = "[1-9][0-9]{0,2}"
+SECURE, SUMS = "secure", ("agg0", "agg1", "agg2")  # what masked updates can be merged by
+_SECURE = f"{SECURE}(:(?P<part>0([.][0-4][0-9]{{0,3}})?)(:(?P<bits>32|64))?)?"
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,9 @@ def parse_rule(text: str, memory: Memory = fresh) -> AggregationRule:
         ValueError: there is no such rule or filter; says what there is.
     """
     *filters, rule = (part.strip() for part in text.split(","))
+    masked = [part for part in (*filters, rule) if part.split(":")[0] == SECURE]
+    if masked:
+        return _secure(masked[0], [part for part in (*filters, rule) if part not in masked], memory)
     try:
         if len(filters) > MOST_FILTERS:
             raise ValueError("too many filters")
@@ -190,6 +195,32 @@ def parse_rule(text: str, memory: Memory = fresh) -> AggregationRule:
         return composed(made, _made(RULES, rule, memory))
     except ValueError as exc:
         raise ValueError(f"expected {_offered()}") from exc
+
+
+def _secure(masked: str, others: list[str], memory: Memory) -> AggregationRule:
+    """A rule whose updates are masked: "secure", "secure,agg0", "secure:0.25:64,agg2".
+
+    Raises:
+        ValueError: the rule needs single updates, or the numbers after "secure" are none.
+    """
+    others = others or [USUAL]
+    if len(others) > 1 or others[0] not in SUMS:
+        needs = next((part for part in others if part not in SUMS), others[0])
+        raise ValueError(
+            f"{needs} looks at single updates, and secure sums show none of them, only their sum: expected secure, "
+            "secure,agg0, secure,agg1 or secure,agg2"
+        )
+    rule, found = others[0], re.fullmatch(_SECURE, masked)
+    if not found:
+        raise ValueError(
+            "expected secure, or secure:0.25:64 with the part of the nodes that may vanish, below 0.5, and the bits of "
+            f"a number, 32 or 64; got {masked[:60]!r}"
+        )
+    part = float(found["part"]) if found["part"] else Secure().part_away
+    secure = Secure(part, 64 if found["bits"] == "64" else 32)
+    name = f"{SECURE}:{part:.4g}:{secure.bits},{rule}"
+    plain = _made(RULES, rule, memory)
+    return plain._replace(name=name, running=None, secure=secure)
 
 
 def _made(entries: Mapping[str, RuleEntry[Made]], text: str, memory: Memory) -> Made:

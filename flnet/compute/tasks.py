@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -14,6 +15,7 @@ from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running,
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
 from flnet.algorithms.registry import parse_rule
 from flnet.compute.queue import ComputeQueue
+from flnet.compute.secure_sums import SecureSums
 from flnet.compute.verbs import (
     EvaluateRequest,
     FitRequest,
@@ -33,6 +35,7 @@ from flnet.compute.vertical import (
     prediction_computed,
 )
 from flnet.errors import FlnetError, LocalError, ParamsRefused, SitsOut
+from flnet.names import DEFAULT_MESH
 from flnet.params.arithmetic import clipped
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
 from flnet.params.quantization import Encoding, lowered
@@ -44,6 +47,7 @@ from flnet.protocol.effects import (
     Evaluate,
     Fold,
     OpenEpoch,
+    SecureStep,
     Talk,
     Train,
 )
@@ -114,6 +118,7 @@ class ComputeTasks:
         encoding: Callable[[], Encoding] = lambda: "float32",
         bounds: Bounds = USUAL,
         signer: NodeKey | None = None,
+        mesh: str = DEFAULT_MESH,
     ) -> None:
         """Args:
         rule: of all trainers that declare none of their own, and for which no person chose another one.
@@ -123,12 +128,14 @@ class ComputeTasks:
         encoding: says to what an own update is rounded before it is sent; what is lost goes into the next one.
         bounds: how far updates may move, the own ones too.
         signer: key with which this node signs what it states of its updates.
+        mesh: its name, to which the keys of secure sums are bound.
         """
         self._queue, self._usual, self._me, self._seed = queue, rule, me, seed
         self._made = lru_cache(parse_rule)  # asked for several times in a round
         self._job_of, self._encoding = job_of, encoding
         self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
         self._signer = signer
+        self._secure_sums = SecureSums(me, mesh)
         self._sums: dict[TrainerId, _Sum] = {}
         self._lost: dict[TrainerId, _Lost] = {}
         self._residuals: dict[TrainerId, Params] = {}  # of the newest update that was sent
@@ -187,6 +194,8 @@ class ComputeTasks:
         """
         async with self._turn(trainer):
             started = time.monotonic()
+            if effect.opened is not None:
+                return await self._open_sum(trainer, effect)
             if self.keep is not None:
                 start, remembered = self._start(trainer, effect.key), self._job_of(trainer).held.remembered
                 self.keep(trainer, effect, remerge(self._bounds, self._rule(trainer), start, remembered))
@@ -207,6 +216,22 @@ class ComputeTasks:
                 merged.note,
             )
             return Averaged(effect.key, merged.params, seconds, *verdict)
+
+    async def secure_step(self, trainer: TrainerId, effect: SecureStep) -> Event | None:
+        """Do a step of a secure sum with this node's secrets; None if nothing follows from it."""
+        async with self._turn(trainer):
+            schema, rule = self._schema(trainer), self._rule(trainer)
+            return await asyncio.to_thread(self._secure_sums.perform, trainer, effect, schema, rule)
+
+    async def _open_sum(self, trainer: TrainerId, effect: Average) -> Event:
+        started, clip = time.monotonic(), self._bounds.clip or math.inf
+        schema, rule = self._schema(trainer), self._rule(trainer)
+        try:
+            merged = await asyncio.to_thread(self._secure_sums.open, trainer, effect, schema, rule, clip)
+            assert merged.params.digest
+        except _ARITHMETIC as exc:
+            return AveragingFailed(effect.key, str(exc))
+        return Averaged(effect.key, merged.params, time.monotonic() - started, note=merged.note)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:
         """Measure a model on own rows; if so asked, once private parameters have learnt on from it."""
@@ -313,7 +338,7 @@ class ComputeTasks:
             return None  # the job finds out too, and says so
         if self._bounds.clip:
             shared = clipped(base, shared, schema, self._bounds.clip)
-        if encoding != "float32":
+        if encoding != "float32" and self._rule(trainer).secure is None:
             shared = schema.conform(self._rounded(trainer, shared, encoding))
         assert shared.digest
         return shared

@@ -248,6 +248,7 @@ def _tasks(
         encoding=wire.agreed_encoding,
         bounds=bounds_of(settings),
         signer=signer,
+        mesh=settings.mesh_name,
     )
 
 

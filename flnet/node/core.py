@@ -18,6 +18,7 @@ from flnet.params.params import Digest, Params, PeerId, Rng, TrainerId
 from flnet.protocol.effects import Effect, TellJobs
 from flnet.protocol.events import ContactMade, Event, PeerLost, PeerSeen, VerticalReceived
 from flnet.protocol.messages import AskVersion, JobMessage, ModelParams, Packet, Peer, StartTraining
+from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.asynchronous_job import AsynchronousJob
 from flnet.rounds.base import AnyJob
@@ -25,6 +26,8 @@ from flnet.rounds.job import Job
 from flnet.rounds.settings import JobSettings, Rules, Waits
 from flnet.rounds.vertical_job import VerticalJob
 from flnet.text import text
+
+_OF_MEMBERS = (StartTraining, ModelParams, AskVersion, SecureSumMessage, VerticalMessage)
 
 
 class Owned(NamedTuple):
@@ -93,7 +96,7 @@ class NodeCore:
     def find(self, digest: Digest) -> tuple[TrainerId, Params] | None:
         """The parameters with this digest and their job, if a peer may download them here."""
         for trainer, job in self.jobs.items():
-            if (params := job.held.find(digest)) is not None:
+            if (params := job.find(digest)) is not None:
                 return trainer, params
         return None
 
@@ -115,10 +118,7 @@ class NodeCore:
             self.job(trainer)
         if isinstance(event, VerticalReceived) and trainer and not isinstance(self.jobs[trainer], VerticalJob):
             raise OtherRounds(text("all nodes have the same columns in this job here"))
-        if (
-            isinstance(message, StartTraining | ModelParams | AskVersion | VerticalMessage)
-            and message.sender not in self.members.known
-        ):
+        if isinstance(message, _OF_MEMBERS) and message.sender not in self.members.known:
             self._refuse_stranger(message, packet)
         return trainer, event
 
@@ -129,9 +129,9 @@ class NodeCore:
             ParamsRefused: they do not fit.
             NotAnnounced: the sender is no member; so it opens no round, and counts in none.
         """
-        model = self.job(message.trainer_id).held.model
-        if model is not None and packet.params is not None and not isinstance(message, VerticalMessage):
-            model.schema.conform(packet.params)
+        job = self.job(message.trainer_id)
+        if job.held.model is not None and packet.params is not None and not isinstance(message, VerticalMessage):
+            (job.update_schema if isinstance(message, ModelParams) else job.held.schema).conform(packet.params)
         raise NotAnnounced(message.sender)
 
     def hear(self, owner: TrainerId | None, event: Event) -> list[Owned]:

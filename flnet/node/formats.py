@@ -34,6 +34,7 @@ from flnet.protocol.messages import (
     Announce,
     JobMessage,
     Message,
+    ModelParams,
     Packet,
     Trigger,
 )
@@ -108,7 +109,7 @@ class BodyFormats:
             job = self._core.job(trainer)
             if job.held.model is not None and path != VerticalMessage.path:
                 try:
-                    header.check(job.held.model.schema)
+                    header.check(job.update_schema if path == ModelParams.path else job.held.schema)
                 except ParamsRefused:
                     # An option that differs, such as the size of a layer, tells more than a shape.
                     message = KINDS[path].read(header.fields) if path in KINDS else None
@@ -125,6 +126,8 @@ class BodyFormats:
             packet = codec.decode(kind, body)
             message = packet.message
             schema = self._schema(message.trainer) if isinstance(message, JobMessage) else None
+            if schema is not None and isinstance(message, ModelParams):
+                schema = self._core.job(message.trainer).update_schema
             if packet.params is None or schema is None or isinstance(message, VerticalMessage):
                 return packet
             try:

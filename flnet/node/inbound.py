@@ -39,6 +39,7 @@ from flnet.protocol.events import (
     Resumed,
     RoundAsked,
     RoundTriggered,
+    SecurePartReceived,
     SendFailed,
     SeriesStopped,
     TrainingAsked,
@@ -70,6 +71,7 @@ from flnet.protocol.messages import (
     VersionReply,
     digest_of,
 )
+from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.updates import Claim, Contribution, Report, RoundKey, Update
 from flnet.protocol.vertical import VerticalMessage
 from flnet.security.claims import ClaimSigner
@@ -81,7 +83,7 @@ KINDS: Mapping[str, type[Message]] = {
     kind.path: kind
     for kind in (
         *(Announce, Probe, StartTraining, AskRound, ModelParams, Accuracy, AskVersion),
-        *(VerticalMessage, Trigger),
+        *(SecureSumMessage, VerticalMessage, Trigger),
     )
 }
 STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
@@ -144,6 +146,9 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             return m.trainer, RoundAsked(m.sender)
         case AskVersion() as m:
             return m.trainer, VersionReceived(version_of(m, m.sender, m.round, m.trainer), _stated(m))
+        case SecureSumMessage() as m:
+            key = RoundKey(m.round, PeerId(m.initiator or m.sender))
+            return m.trainer, SecurePartReceived(m.sender, key, m.attempt, m.part, _stated(m))
         case VerticalMessage() as m:
             key, arrays = RoundKey(m.round, PeerId(m.initiator or m.sender)), packet.params or Params()
             said = (m.session, m.number, m.parts, arrays, m.federated_learning_params)
@@ -156,7 +161,8 @@ def update_of(m: ModelParams, params: Params) -> Update:
     base = Digest(m.base) if m.base else None
     figures = (m.examples, m.labels or 1, m.accuracy, base, m.staleness or 0)
     memory = Digest(m.memory) if m.memory else None
-    return Update(m.sender, _key(m), params, *figures, contribution=contribution_of(m), memory=memory)
+    stated = contribution_of(m)
+    return Update(m.sender, _key(m), params, *figures, contribution=stated, memory=memory, group=m.group or "")
 
 
 def contribution_of(m: ModelParams) -> Contribution | None:

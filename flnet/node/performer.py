@@ -34,6 +34,7 @@ from flnet.protocol.effects import (
     CancelWork,
     ComputeOutputs,
     ComputePrediction,
+    Effect,
     Evaluate,
     Fetch,
     Fold,
@@ -42,6 +43,7 @@ from flnet.protocol.effects import (
     Publish,
     Refuse,
     Save,
+    SecureStep,
     Send,
     SendAnnounce,
     SendProbe,
@@ -50,8 +52,9 @@ from flnet.protocol.effects import (
     TellPrediction,
     Train,
 )
-from flnet.protocol.events import Event, Restored, UpdateOffered, UpdateReceived, VersionReceived
+from flnet.protocol.events import Event, Restored, SecureStepDone, UpdateOffered, UpdateReceived, VersionReceived
 from flnet.protocol.messages import MAX_INCARNATION, AskVersion, ModelParams, Packet
+from flnet.protocol.secure_sum import MaskUpdate, StepFailed
 from flnet.rounds.history import HELD_ROUNDS
 from flnet.store.base import KeptModel, SavedJob, Store
 from flnet.text import text
@@ -62,8 +65,14 @@ log = logging.getLogger(__name__)
 Tell = Callable[[str, str], object]
 RETRY_SECONDS = 10.0  # until what could not be saved is tried again, if nothing else is saved before
 # What the compute queue does.
-WORK = (CancelWork, Train, Fold, Average, Evaluate, OpenEpoch, Talk, ComputeOutputs, ComputePrediction)
+WORK = (CancelWork, Train, Fold, Average, SecureStep, Evaluate, OpenEpoch, Talk, ComputeOutputs, ComputePrediction)
 SAVE_SECONDS = 10.0  # for what is to be saved when this node ends
+
+
+def _begins_at_once(effect: Effect) -> bool:
+    """Whether an effect waits for no save. A masked update does: it is on its way to peers then."""
+    is_update = isinstance(effect, SecureStep) and isinstance(effect.request, MaskUpdate)
+    return isinstance(effect, WORK) and not is_update
 
 
 @dataclass(frozen=True)
@@ -280,6 +289,10 @@ class StateSaver:
         if not self._unsaved:
             self._is_well()
 
+    def is_unsaved(self, trainer: TrainerId) -> bool:
+        """Whether something of this job could not be saved."""
+        return trainer in self._unsaved
+
     def allowed(self, trainer: TrainerId, effect: Send) -> Send:
         """The message that may be sent: an own update that is not saved is withheld, because it could not be repeated."""
         message = effect.message
@@ -373,7 +386,7 @@ class Performer:
             The answer, or NotReady: a peer's update could not be saved, so it is not acknowledged.
         """
         for item in owned:
-            if item.owner is not None and isinstance(item.effect, WORK):
+            if item.owner is not None and _begins_at_once(item.effect):
                 self._for_job(item.owner, item)
             elif isinstance(item.effect, SetTimer | CancelTimer):
                 self._for_anyone(item)
@@ -420,7 +433,11 @@ class Performer:
         # Updates of peers change nothing about a model; later events do, so it is looked at now.
         changed = {owner for owner, save in saves if not save.updates}
         models = [model for owner in sorted(changed) if (model := self._registry.held_model(owner)) is not None]
-        shown = [item for item in owned if not isinstance(item.effect, (*WORK, SetTimer, CancelTimer, Save))]
+        shown = [
+            item
+            for item in owned
+            if not (_begins_at_once(item.effect) or isinstance(item.effect, SetTimer | CancelTimer | Save))
+        ]
         return Step(saves, models, shown, heard)
 
     async def _save_all(self, steps: Sequence[Step]) -> None:
@@ -507,6 +524,11 @@ class Performer:
                 self._spawn(self._compute.fold(owner, effect))
             case Average() as effect:
                 self._later(owner, self._compute.average(owner, effect))
+            case SecureStep(key, attempt, MaskUpdate()) if self.saver.is_unsaved(owner):
+                failed = StepFailed(text("its update could not be saved here: {error}", self.saver.trouble))
+                self._deliver(owner, SecureStepDone(key, attempt, failed))
+            case SecureStep() as effect:
+                self._spawn(self._does_step(owner, effect))
             case Evaluate() as effect:
                 self._later(owner, self._compute.evaluate(owner, effect))
             case OpenEpoch() | Talk() as effect:
@@ -527,6 +549,10 @@ class Performer:
 
     async def _ends(self, owner: TrainerId, work: Coroutine[Any, Any, Event]) -> None:
         self._deliver(owner, await work)
+
+    async def _does_step(self, owner: TrainerId, effect: SecureStep) -> None:
+        if (event := await self._compute.secure_step(owner, effect)) is not None:
+            self._deliver(owner, event)
 
     def _move(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._spawn(work)

@@ -14,6 +14,7 @@ from flnet.errors import PeerError
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.events import Split
 from flnet.protocol.messages import HyperParams, Message, News, Peer, Probe
+from flnet.protocol.secure_sum import OpenedSum, SecretRequest
 from flnet.protocol.updates import RoundKey, Update
 from flnet.protocol.vertical import BeginPart, ClassMeaning, EpochClosedPart, TalkPart
 
@@ -116,12 +117,23 @@ class Average:
     Attributes:
         is_apart: whether other nodes make another average of them, because their aggregation rule remembers something
             else.
+        opened: what opens their sum, where updates are masked; None where they are not.
     """
 
     key: RoundKey
     updates: tuple[Update, ...]
     folded: tuple[PeerId, ...] = ()
     is_apart: bool = False
+    opened: OpenedSum | None = None
+
+
+@dataclass(frozen=True)
+class SecureStep:
+    """Do a step with this node's secrets of a secure sum, in the order asked for. Ends in SecureStepDone."""
+
+    key: RoundKey
+    attempt: int
+    request: SecretRequest
 
 
 @dataclass(frozen=True)
@@ -337,6 +349,7 @@ Effect = (
     | Train
     | Fold
     | Average
+    | SecureStep
     | Evaluate
     | OpenEpoch
     | Talk
@@ -363,6 +376,7 @@ ORDER: tuple[type, ...] = (
     Train,
     Fold,
     Average,
+    SecureStep,
     Evaluate,
     OpenEpoch,
     Talk,

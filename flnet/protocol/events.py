@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
+from flnet.protocol.secure_sum import AnySecurePart, SecretResult
 from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
 from flnet.protocol.vertical import AnyPart, ClassMeaning, EpochClosedPart, TalkPart
 
@@ -261,6 +262,26 @@ class RoundAnswered(Event):
 
     peer: PeerId
     round: int
+
+
+@dataclass(frozen=True)
+class SecurePartReceived(Event):
+    """A peer sent a part of the conversation of a secure sum; see `flnet.protocol.secure_sum`."""
+
+    peer: PeerId
+    key: RoundKey
+    attempt: int
+    part: AnySecurePart
+    agreement: Mapping[str, str] | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class SecureStepDone(Event):
+    """A step with this node's secrets has ended."""
+
+    key: RoundKey
+    attempt: int
+    result: SecretResult
 
 
 @dataclass(frozen=True)

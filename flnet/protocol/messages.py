@@ -552,6 +552,7 @@ class ModelParams(JobMessage):
         late: with `declined`: the sender is still training, and its update counts in a later round.
         memory: digest of what the aggregation rule remembers at the sender before the round, if nodes share that; of no
             arrays: nothing yet; absent: the sender shares none.
+        group: of a secure sum, for which the parameters are masked.
         base: digest of the parameters that the sender's training began with.
         schema_digest: digest of names, shapes, dtypes and the agreement.
         key: public key of `signature`, which covers the statement that `flnet.protocol.updates` derives from the message.
@@ -575,6 +576,7 @@ class ModelParams(JobMessage):
     staleness: int | None = Field(default=None, ge=0, le=MAX_STALENESS)
     late: bool | None = None
     memory: HexDigest | None = None
+    group: HexDigest | None = None
 
 
 class Accuracy(JobMessage):

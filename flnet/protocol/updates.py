@@ -111,6 +111,7 @@ class Update:
         staleness: number of rounds since the start of its training.
         memory: digest of what the aggregation rule remembers at the peer before the round, if the peer shares that; of
             no arrays: it remembers nothing yet.
+        group: of a secure sum, for which the parameters are masked; empty where they are not.
     """
 
     peer: PeerId
@@ -123,6 +124,7 @@ class Update:
     staleness: int = 0
     contribution: Contribution | None = field(default=None, compare=False)
     memory: Digest | None = field(default=None, compare=False)
+    group: str = ""
 
     def stated(self) -> dict[str, Any]:
         """The sender's statement about it, as fields of a message; in rounds and in versions."""

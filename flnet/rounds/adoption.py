@@ -70,6 +70,10 @@ class Exchange:
         self._private, self._threshold, self._patience = private, threshold, patience
         self._is_apart, self._silent = is_apart, frozenset(silent)
 
+    def only_hears(self) -> None:
+        """Hear the claims, and take no model: where updates are masked, all nodes have the same average."""
+        self._over = True
+
     @property
     def done(self) -> bool:
         """Nothing is awaited and nothing is being measured."""

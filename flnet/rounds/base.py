@@ -23,7 +23,7 @@ from flnet.errors import (
     ParamsRefused,
     PeerError,
 )
-from flnet.params.params import Digest, Params, PeerId
+from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.effects import (
     Answer,
     Effect,
@@ -59,9 +59,10 @@ from flnet.rounds.compatibility import obstacles
 from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.memory_agreement import MemoryAgreement
-from flnet.rounds.model import HeldModel, Model
+from flnet.rounds.model import MASKED, HeldModel, Model
 from flnet.rounds.peers import Peers
 from flnet.rounds.schedule import Arrivals, Arrived
+from flnet.rounds.secure_gathering import SecureGathering
 from flnet.rounds.series import Inbox, OwnSchedule, Series, read_request
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.rounds.staleness import Staleness
@@ -107,7 +108,8 @@ class Parts:
         model, room = self.held.model, None
         if settings.folds and model is not None:
             room = max(1, HOLD_BYTES // max(1, model.shared.nbytes))
-        return Gathering(
+        kind = SecureGathering if settings.secure else Gathering
+        return kind(
             key,
             settings.my_id,
             expected,
@@ -159,6 +161,10 @@ class BaseRound(ABC):
     @property
     def chosen(self) -> frozenset[PeerId] | None:
         """Which nodes train; None for all."""
+        return None
+
+    def find(self, digest: Digest) -> Params | None:
+        """The parameters with this digest that peers may fetch, besides those of the held model."""
         return None
 
     @abstractmethod
@@ -317,11 +323,8 @@ class BaseJob(ABC, Generic[R_co]):
     """A trainer's rounds on this node: `receive(event) -> effects`, and views for people.
 
     Attributes:
-        table: its legal steps.
         round: the open round, or the last one; None before the first.
     """
-
-    table: Mapping[Phase, Mapping[type, Set[Phase]]]
 
     def __init__(self, settings: JobSettings) -> None:
         self.settings = settings
@@ -344,6 +347,11 @@ class BaseJob(ABC, Generic[R_co]):
         )
         self._unready: Phase | None = Phase.LOADING  # None when the trainer is there
         self._trouble: str | None = None  # with the trainer, or with the model that was kept
+
+    @property
+    @abstractmethod
+    def table(self) -> Mapping[Phase, Mapping[type, Set[Phase]]]:
+        """Its legal steps."""
 
     # --- what it shows
 
@@ -371,6 +379,12 @@ class BaseJob(ABC, Generic[R_co]):
     def error(self) -> str | None:
         """The error; None if there is none."""
         return self._trouble or (self.round.error if self.round else None)
+
+    @property
+    def update_schema(self) -> Schema:
+        """The form of every update of a peer."""
+        secure = self.settings.secure
+        return self.held.schema if secure is None else self.held.masked_form(secure.bits)
 
     @property
     def screened_from(self) -> Params:
@@ -419,6 +433,11 @@ class BaseJob(ABC, Generic[R_co]):
         """
         model = self.held.model
         return obstacles(self.settings, theirs, model.schema.digest, schema) if model else ""
+
+    def find(self, digest: Digest) -> Params | None:
+        """The parameters with this digest, if a peer may fetch them here."""
+        found = self.held.find(digest)
+        return self.round.find(digest) if found is None and self.round is not None else found
 
     def records(self) -> Sequence[Mapping[str, Any]]:
         """The records of the newest HELD_ROUNDS rounds that are over, oldest first."""
@@ -655,8 +674,10 @@ class BaseJob(ABC, Generic[R_co]):
         if memory is not None and memory.awaits(event.digest):
             return self._to_round(event)
         if isinstance(event, Fetched) and self.held.model is not None:
+            is_masked = self.settings.secure is not None and MASKED in event.params
+            form = self.update_schema if is_masked else self.held.schema
             try:
-                event = replace(event, params=self.held.schema.conform(event.params))
+                event = replace(event, params=form.conform(event.params))
             except ParamsRefused as exc:
                 event = FetchFailed(event.key, event.peer, event.digest, str(exc))
         return self._to_round(event)

@@ -40,6 +40,8 @@ from flnet.protocol.events import (
     RoundAnswered,
     RoundAsked,
     RoundTriggered,
+    SecurePartReceived,
+    SecureStepDone,
     SendFailed,
     SendRefused,
     SumSpoilt,
@@ -75,9 +77,10 @@ from flnet.rounds.numbering import Numbering
 from flnet.rounds.peers import RESTED as PACES_RESTED
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
+from flnet.rounds.secure_round import SecureRound
 from flnet.rounds.series import REGROUP, Opening, next_key
 from flnet.rounds.settings import JobSettings
-from flnet.rounds.steps import LEGAL, Phase
+from flnet.rounds.steps import LEGAL, SECURE, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.text import text
 
@@ -89,8 +92,6 @@ HERE = text("this node trains in rounds that are common to all nodes (FLNET_ROUN
 
 class Job(BaseJob[Round]):
     """A job whose rounds are common to all nodes."""
-
-    table: Mapping[Phase, Mapping[type, Set[Phase]]] = LEGAL
 
     def __init__(self, settings: JobSettings) -> None:
         super().__init__(settings)
@@ -104,6 +105,15 @@ class Job(BaseJob[Round]):
     def next_key(self) -> RoundKey:
         """The round that this node starts next."""
         return next_key(self.number, self.settings.my_id, self.inbox.keys)
+
+    @property
+    def table(self) -> Mapping[Phase, Mapping[type, Set[Phase]]]:
+        """Its legal steps."""
+        return SECURE if self.settings.secure else LEGAL
+
+    @property
+    def _kind(self) -> type[Round]:
+        return SecureRound if self.settings.secure else Round
 
     # --- events
 
@@ -149,7 +159,9 @@ class Job(BaseJob[Round]):
             case SendFailed(peer, path, key) if key == self.key and path != Accuracy.path:
                 self.peers.missed(peer, key, path == StartTraining.path)
                 return self._to_round(event)
-            case Trained() | TrainingFailed() | Averaged() | AveragingFailed() | SumSpoilt():
+            case SecurePartReceived():
+                return self._part_received(event)
+            case Trained() | TrainingFailed() | Averaged() | AveragingFailed() | SumSpoilt() | SecureStepDone():
                 return self._to_round(event)
             case Evaluated() | EvaluationFailed() | ClaimAnswered() | SendRefused() | SendFailed():
                 return self._to_round(event)
@@ -407,12 +419,14 @@ class Job(BaseJob[Round]):
                 return self.phase is Phase.GATHERING  # its update is too late
             case DataChanged():
                 return self.phase is Phase.NO_DATA
-        return isinstance(event, SHOW_AVERAGES)
+        may_give_up = (SecurePartReceived, SecureStepDone, TimerFired, FetchFailed) if self.settings.secure else ()
+        return isinstance(event, SHOW_AVERAGES + may_give_up)
 
     @property
     def _missed(self) -> CommonAverage | None:
         """The average of a round that most others have made without this node, if this node takes it now."""
-        cannot = self.phase in (Phase.LOADING, Phase.NO_DATA, Phase.AVERAGING) or self.held.rolled_back
+        is_averaging = self.phase is Phase.AVERAGING and not (self.round and self.round.is_open_to_others)
+        cannot = is_averaging or self.phase in (Phase.LOADING, Phase.NO_DATA) or self.held.rolled_back
         if self.round is not None and self.round.is_gathered:
             return None  # averaging was asked for a moment ago
         if not self._may_have_missed or self.stated.is_empty or cannot:
@@ -438,7 +452,7 @@ class Job(BaseJob[Round]):
         self.held.enter_round()
         self.inbox.take_all(key)
         self._trouble = None
-        self.round = Round(self._parts, key, self.peers.here)
+        self.round = self._kind(self._parts, key, self.peers.here)
         return [*left, *moved, *self.round.take(common, is_new=True)]
 
     def _force(self) -> list[Effect]:
@@ -478,7 +492,7 @@ class Job(BaseJob[Round]):
         self._trouble = None
         moved = self.numbering.entered(opening.key, self.number)
         record = RoundRecord(opening.key, why=opening.why)
-        self.round = Round(self._parts, opening.key, here, choice, run, record)
+        self.round = self._kind(self._parts, opening.key, here, choice, run, record)
         return [*left, *self.round.enter(opening, awaited, is_mine), *told, *moved]
 
     def _rest(self) -> list[Effect]:
@@ -534,7 +548,7 @@ class Job(BaseJob[Round]):
         event = event if choice == event.choice else replace(event, choice=choice)
         key = self._placed(update.key, update.peer)
         self._must_be_near(key)
-        params = self.held.schema.conform(update.params) if isinstance(event, UpdateReceived) else update.params
+        params = self.update_schema.conform(update.params) if isinstance(event, UpdateReceived) else update.params
         if key is not update.key or params is not update.params:
             event = replace(event, update=replace(update, key=key, params=params))
         if self.round is not None and key == self.round.key:
@@ -548,6 +562,24 @@ class Job(BaseJob[Round]):
             self.series.propose(Opening.told_by(word))
         forced = self._catch_up(event.update.key) if leading else []
         return [self.save(kept_update(event)), *forced]
+
+    def _part_received(self, event: SecurePartReceived) -> list[Effect]:
+        """Handle a part of the conversation about a secure sum; of a round that is not open yet, it is kept.
+
+        Raises:
+            NoData, RoundAhead, ParamsRefused: it is of no use here, and why.
+        """
+        self._must_have_data()
+        if self.phase is not Phase.LOADING:
+            must_agree(self.settings, event.peer, event.agreement)
+        if self.settings.secure is None:
+            raise OtherRounds(text("updates are not masked here (FLNET_AGGREGATION names no secure sum)"))
+        self._must_be_near(event.key)
+        if isinstance(self.round, SecureRound) and event.key == self.key and self.phase is not Phase.LOADING:
+            return self.round.part_received(event)
+        if self.key is None or event.key.beats(self.key):
+            self.inbox.put_part(event)
+        return []
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part; for a newer round it is kept until that round opens here."""
@@ -620,7 +652,8 @@ class Job(BaseJob[Round]):
     def _may_take(self, claim: Claim) -> bool:
         """Whether this node may come to take the average that a peer states."""
         ended = self.round is not None and self.round.ended_without_average
-        is_missed = claim.round == self.number and (ended or self.phase in (*GATHERING, Phase.LOADING))
+        is_open = self.phase is Phase.LOADING or (self.round is not None and self.round.is_open_to_others)
+        is_missed = claim.round == self.number and (ended or is_open)
         is_newer = claim.round > self.number
         return (is_missed or is_newer) and self.numbering.is_plausible(claim.round, self.number)
 
@@ -660,7 +693,7 @@ class Job(BaseJob[Round]):
     def _past(self, key: RoundKey, record: RoundRecord | None, figures: Mapping[str, Any]) -> Round:
         choice = ChoiceMessage.read(figures["choice"]) if figures.get("choice") else None
         started_in = str(figures["started_in"]) if figures.get("started_in") else None
-        return Round.past(self._parts, key, choice, started_in, record)
+        return self._kind.past(self._parts, key, choice, started_in, record)
 
     def _go_on(self) -> list[Effect]:
         """Resume the round that was open before a restart, and the series."""

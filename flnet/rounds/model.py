@@ -14,7 +14,7 @@ from typing import Any
 
 from flnet.aggregation.base import SharedMemory
 from flnet.errors import JobBusy, ParamsRefused
-from flnet.params.params import Array, Digest, Params, PeerId, Schema, TrainerId
+from flnet.params.params import Array, Digest, Params, ParamSpec, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Evaluate
 from flnet.protocol.events import (
     DataChanged,
@@ -28,6 +28,7 @@ from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
 from flnet.text import text
 
+MASKED = "masked"  # name of the array of a masked update
 NOTHING = Params().digest  # what a node states that shares the memory of its aggregation rule, and has none yet
 
 
@@ -131,6 +132,10 @@ class HeldModel:
     def schema(self) -> Schema:
         """The schema of every update."""
         return self.current.schema
+
+    def masked_form(self, bits: int) -> Schema:
+        """The form of a masked update: one vector with the weight and all numbers of the model."""
+        return Schema({MASKED: ParamSpec((1 + self.schema.numbers,), f"uint{bits}", "max")})
 
     @property
     def digest(self) -> Digest | None:

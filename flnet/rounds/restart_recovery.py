@@ -19,6 +19,8 @@ from flnet.rounds.series import PAUSED, Opening
 from flnet.rounds.steps import Phase
 from flnet.text import text
 
+SECRETS_GONE = text("it was restarted, and the secrets of a secure sum are never kept")
+
 
 def resume(parts: Parts, past: Round, saved: Restored, is_usable: bool) -> tuple[Round, list[Effect]]:
     """Resume a round, or end it if that is not possible.
@@ -35,7 +37,9 @@ def resume(parts: Parts, past: Round, saved: Restored, is_usable: bool) -> tuple
     parts.held.restore_own(saved, settings.my_id, settings.trainer, past.key)
     if was in OPEN and is_usable:
         expected = set(map(PeerId, figures.get("expected", ()))) - {settings.my_id}
-        round = Round(parts, past.key, expected, past.choice, past.started_in, past.open_record)
+        round = type(past)(parts, past.key, expected, past.choice, past.started_in, past.open_record)
+        if settings.secure is not None:
+            return round, round.decline(SECRETS_GONE)
         return round, _resume_open(parts, round, saved, was)
     if was is Phase.MEASURING and is_usable and parts.held.current.round == past.key.number:
         # The last messages of the earlier run need not have arrived, and peers may still wait for them.

@@ -445,6 +445,11 @@ class Round(BaseRound):
     # --- what it says to peers
 
     @property
+    def own(self) -> Update | None:
+        """This node's update of the round, once it may be sent."""
+        return self._held.own_of(self.key)
+
+    @property
     def _seconds(self) -> float | None:
         """The duration of this node's training in the round; None if it is not known."""
         return None if self.is_recorded else self.record.seconds.get("train") or None
@@ -472,6 +477,7 @@ class Round(BaseRound):
             "memory": own.memory,
             "choice": self.choice,
             "run": self.started_in,
+            "group": own.group or None,
         }
         digest = own.params.digest
         message = self._settings.message(ModelParams, self.key, **fields, seconds=self._seconds, digest=digest)
@@ -490,7 +496,7 @@ class Round(BaseRound):
         """Send a peer that was not reachable the messages of the round that it may have missed."""
         word = self._inbox.take(peer, self.key) if self.phase in OPEN else None
         effects = [] if word is None else self.gathering.receive(word)
-        me, own = self._settings.my_id, self._held.own_of(self.key)
+        me, own = self._settings.my_id, self.own
         has_start = self._peers.has_start(peer, self.key)
         is_open = self.phase is Phase.TRAINING or (self.phase is Phase.GATHERING and not has_start)
         if self.key.initiator == me and is_open:
@@ -838,9 +844,14 @@ class Round(BaseRound):
     def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
         """Those of these peers whose average of this round, if they have made it, is without this node's update."""
         gathering, me = self.gathering, self._settings.my_id
-        if self.taken or not (self.phase in GATHERING or self.ended_without_average):
+        if self.taken or not (self.is_open_to_others or self.ended_without_average):
             return frozenset()
         return peers & gathering.refused.keys() if me in gathering.updates else peers
+
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether the average of the others, made without this node, may take the place of the own one."""
+        return self.phase in GATHERING
 
     @property
     def is_taking(self) -> bool:

@@ -17,6 +17,7 @@ from flnet.protocol.events import (
     DeclineReceived,
     Planned,
     RoundTriggered,
+    SecurePartReceived,
     TrainingAsked,
     UpdateOffered,
     UpdateReceived,
@@ -87,6 +88,9 @@ class Opening:
         return self.key.initiator == me
 
 
+MOST_PARTS = 16  # of the conversation about a secure sum that a peer may have before the others
+
+
 class Inbox:
     """Messages that arrived too early: for rounds that are not open here yet, or before the trainer was loaded.
 
@@ -97,6 +101,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self.early: dict[PeerId, Word] = {}
+        self._parts: dict[PeerId, list[SecurePartReceived]] = {}
         self.asked_while_loading: TrainingAsked | None = None
 
     @property
@@ -157,6 +162,22 @@ class Inbox:
         ripe = [word for word in self.early.values() if key_of(word) == key]
         self.early = {peer: word for peer, word in self.early.items() if key_of(word).beats(key)}
         return sorted(ripe, key=lambda word: isinstance(word, DeclineReceived))
+
+    def put_part(self, event: SecurePartReceived) -> None:
+        """Keep a part of the conversation about a secure sum whose round is not open here yet."""
+        kept = [part for part in self._parts.get(event.peer, []) if not event.key.beats(part.key)]
+        if (event.peer in self._parts or len(self._parts) < MAX_PEERS) and len(kept) < MOST_PARTS:
+            self._parts[event.peer] = [*kept, event]
+
+    def take_parts(self, key: RoundKey) -> list[SecurePartReceived]:
+        """The parts of the round that opens now; those of older ones are dropped."""
+        ripe = [event for events in self._parts.values() for event in events if event.key == key]
+        self._parts = {
+            peer: later
+            for peer, events in self._parts.items()
+            if (later := [event for event in events if event.key.beats(key)])
+        }
+        return ripe
 
     def clear(self) -> None:
         """Drop all messages, because the job begins with another model."""

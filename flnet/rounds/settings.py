@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from flnet.aggregation.base import MERGING, SharedMemory
+from flnet.aggregation.base import MERGING, Secure, SharedMemory
 from flnet.algorithms.registry import parse_rule
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Publish
@@ -155,6 +155,11 @@ class JobSettings:
     def stated(self) -> Mapping[str, str]:
         """The values that must be equal on all nodes, in addition to those of the trainer; empty for defaults."""
         return {**self.rules.stated(), **({MERGING: self.needed_rule} if self.needed_rule else {})}
+
+    @property
+    def secure(self) -> Secure | None:
+        """How updates are masked, so that only their sum can be opened; None where they are not."""
+        return _parsed(self.rule).secure
 
     @property
     def shared_memory(self) -> SharedMemory | None:

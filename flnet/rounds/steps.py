@@ -41,6 +41,8 @@ from flnet.protocol.events import (
     RoundAnswered,
     RoundAsked,
     RoundTriggered,
+    SecurePartReceived,
+    SecureStepDone,
     SendFailed,
     SendRefused,
     SeriesStopped,
@@ -248,6 +250,20 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     ),
 }
 
+# What may settle the contributors of a secure sum, or show that it cannot be opened; then the next round may follow.
+_SUM = (
+    *(SecurePartReceived, SecureStepDone, TimerFired, PeerLost, PeerSeen, ClaimReceived, *_SAID),
+    *(Fetched, FetchFailed, SendRefused, Trained, TrainingFailed),
+)
+
+# The same of jobs whose updates are masked (`flnet.rounds.secure_round`).
+SECURE: Mapping[Phase, Mapping[type, Set[Phase]]] = {
+    phase: row
+    if phase not in (P.FETCHING, P.TRAINING, P.GATHERING, P.AVERAGING)
+    else {**row, **{event: row.get(event, frozenset()) | {phase, P.AVERAGING} | _JOINS for event in _SUM}}
+    for phase, row in LEGAL.items()
+}
+
 _WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
 _FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing
 
@@ -340,6 +356,7 @@ EVERYWHERE: frozenset[type] = frozenset(
     {
         *(VersionReceived, VersionAnswered, RoundAsked, RoundAnswered),
         *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
+        *(SecurePartReceived, SecureStepDone),
         *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged, Planned, WillingnessChanged),
     }
 )

@@ -8,30 +8,48 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
+import math
 from collections.abc import Callable, Iterable, Sequence
 from random import Random
 
 from flnet.aggregation.base import RoundStart
 from flnet.aggregation.fed_avg import fed_avg
 from flnet.aggregation.screening import USUAL, Measure, Screening
-from flnet.errors import PeerError
+from flnet.algorithms.registry import parse_rule
+from flnet.errors import FlnetError, PeerError
 from flnet.membership.probing import Pauses
 from flnet.node.core import NodeCore
 from flnet.node.performer import restored_of
 from flnet.params.arithmetic import distance
 from flnet.params.params import Digest, PeerId, TrainerId
-from flnet.protocol.effects import Average, Evaluate, Train
-from flnet.protocol.events import Averaged, Evaluated, Event, MeshStarted, RoundTriggered, SumSpoilt
+from flnet.protocol.effects import Average, Evaluate, SecureStep, Train
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    Evaluated,
+    Event,
+    MeshStarted,
+    RoundTriggered,
+    SumSpoilt,
+)
 from flnet.protocol.messages import SAFETENSORS, Peer
+from flnet.protocol.secure_sum import MaskUpdate
 from flnet.rounds.settings import Rules, Waits
 from flnet.simulation.clock import VirtualClock
-from flnet.simulation.invariants import Ledger, VersionLedger, peers_of
+from flnet.simulation.invariants import Ledger, SecureLedger, VersionLedger, peers_of
 from flnet.simulation.network import Calls, SimulatedNetwork
 from flnet.simulation.node import TRAINER, Environment, SimulatedNode, accuracy, prepared, train
 from flnet.simulation.schedule import Faults
 
 Listen = Callable[[float, str, str], object]  # takes the time, the node (or ""), and the text
 QUICK = 0.05  # seconds of an average or a measurement
+
+
+def _ledger_for(rules: Rules | None) -> Ledger:
+    if rules is not None and rules.asynchronous:
+        return VersionLedger()
+    is_secure = rules is not None and parse_rule(rules.merging).secure is not None
+    return SecureLedger() if is_secure else Ledger()
 
 
 def key_of(name: str) -> str:
@@ -63,7 +81,7 @@ class Cluster(Environment):
         self.rules = rules
         self.rng = Random(seed)
         self.clock = VirtualClock()
-        self.ledger = ledger or (VersionLedger() if rules is not None and rules.asynchronous else Ledger())
+        self.ledger = ledger or _ledger_for(rules)
         self.network = SimulatedNetwork(self.clock, self.rng, faults or Faults())
         self.network.is_keyed = is_keyed
         self.calls = Calls(self.network, self.ledger)
@@ -186,6 +204,16 @@ class Cluster(Environment):
         seconds, event = self.work(node, effect)
         self.clock.after(seconds, lambda: node.tell(owner, event))
 
+    def does_step(self, node: SimulatedNode, owner: TrainerId | None, effect: SecureStep) -> None:
+        """Do a step of a secure sum for a node, which is told the result later."""
+        rule, model = parse_rule(node.job.settings.rule), node.job.held.model
+        assert model is not None
+        if isinstance(effect.request, MaskUpdate) and isinstance(self.ledger, SecureLedger):
+            self.ledger.masks(node.id, effect.key, effect.attempt, effect.request)
+        event = node.secrets.perform(TRAINER, effect, model.schema, rule)
+        if event is not None:
+            self.clock.after(QUICK / 5 * node.slowness, lambda: node.tell(owner, event))
+
     def work(self, node: SimulatedNode, effect: Train | Average | Evaluate) -> tuple[float, Event]:
         """How many seconds a piece of work takes, and its result."""
         match effect:
@@ -223,6 +251,8 @@ class Cluster(Environment):
     def _average(self, node: SimulatedNode, effect: Average) -> Event:
         key, model = effect.key, node.job.held.model
         assert model is not None
+        if effect.opened is not None:
+            return self._open_sum(node, effect)
         self.ledger.started_average(node.id, key.number)
         summed, spoilt = node.sums.pop(key, []), node.spoilt.pop(key, [])
         base, needs_base = node.job.screened_from, self.strategy.needs_base
@@ -245,3 +275,15 @@ class Cluster(Environment):
         left_out = {*refused, *(again.lost if again else ())}
         self.ledger.averaged(node.id, effect, merged, summed, apart, left_out=left_out)
         return Averaged(key, merged, 0.0, refused, is_common, screening.weighed(weighed), remembered, note)
+
+    def _open_sum(self, node: SimulatedNode, effect: Average) -> Event:
+        key, model = effect.key, node.job.held.model
+        assert model is not None and effect.opened is not None
+        rule = parse_rule(node.job.settings.rule)
+        try:
+            merged = node.secrets.open(TRAINER, effect, model.schema, rule, math.inf)
+        except (FlnetError, ValueError) as exc:
+            return AveragingFailed(key, str(exc))
+        if isinstance(self.ledger, SecureLedger):
+            self.ledger.opened_sum(node.id, effect, merged.params)
+        return Averaged(key, merged.params)

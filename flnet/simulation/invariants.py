@@ -6,10 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average
 from flnet.protocol.events import DeclineReceived, Event, Mark, UpdateOffered, UpdateReceived
 from flnet.protocol.messages import StatedVersion
+from flnet.protocol.secure_sum import MaskUpdate
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.base import AnyJob
 from flnet.rounds.series import key_of
@@ -211,6 +214,52 @@ class Ledger:
         if number < self._rounds.get(node, -1):
             raise InvariantBroken(f"{node} went back to round {number}")
         self._rounds[node] = number
+
+
+class SecureLedger(Ledger):
+    """Records the sums of a mesh whose updates are masked, and checks its invariants.
+
+    - All nodes that open the sum of a round get the same bits, from the same contributors.
+    - The sum is that of the updates of exactly these, to the error of fixed-point numbers.
+    - It has at least as many contributors as the threshold.
+    - No node masks two updates for one group.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._trained: dict[tuple[PeerId, RoundKey, int], MaskUpdate] = {}
+        self.opened: dict[RoundKey, tuple[tuple[PeerId, ...], Digest]] = {}
+
+    def masks(self, node: PeerId, key: RoundKey, attempt: int, request: MaskUpdate) -> None:
+        """A node masks what it trained."""
+        if (node, key, attempt) in self._trained:
+            raise InvariantBroken(f"{node} masks a second update in attempt {attempt} of {key}")
+        self._trained[node, key, attempt] = request
+
+    def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
+        """What is masked counts if the members agree on it, and only while they live."""
+        return None
+
+    def opened_sum(self, node: PeerId, effect: Average, result: Params) -> None:
+        """A node has opened the sum of a round."""
+        opened = effect.opened
+        assert opened is not None
+        self.started_average(node, effect.key.number)
+        self.averages[node, effect.key.number] = result.digest
+        self._made.setdefault(effect.key.number, set()).add(result.digest)
+        self._check_updates(node, effect, effect.updates)
+        if tuple(peers_of(effect.updates)) != opened.contributors or len(opened.contributors) < opened.threshold:
+            raise InvariantBroken(f"{node} opened a sum of {peers_of(effect.updates)}, not {opened.contributors}")
+        known = self.opened.setdefault(effect.key, (opened.contributors, result.digest))
+        if known != (opened.contributors, result.digest):
+            raise InvariantBroken(f"{node} opened {effect.key} with {opened.contributors}, others with {known[0]}")
+        trained = [self._trained[peer, effect.key, opened.attempt] for peer in opened.contributors]
+        weights = [float(request.examples) for request in trained]
+        for name, array in result.items():
+            changes = [request.params[name] - opened.base[name] for request in trained]
+            expected = opened.base[name] + np.average(changes, axis=0, weights=weights)
+            if not np.allclose(array, expected, atol=1e-3):
+                raise InvariantBroken(f"{node} opened {effect.key}: {name} is {array}, and not {expected}")
 
 
 class VersionLedger(Ledger):

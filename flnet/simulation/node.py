@@ -16,6 +16,7 @@ from typing import cast
 
 import numpy as np
 
+from flnet.compute.secure_sums import SecureSums
 from flnet.errors import LocalError, PeerError
 from flnet.names import DEFAULT_MESH
 from flnet.node.core import NodeCore, Owned
@@ -34,14 +35,25 @@ from flnet.protocol.effects import (
     Publish,
     Refuse,
     Save,
+    SecureStep,
     Send,
     SendAnnounce,
     SendProbe,
     SetTimer,
     Train,
 )
-from flnet.protocol.events import Declaration, Event, Prepared, RolledBack, TimerFired, Trained, TrainingFailed
+from flnet.protocol.events import (
+    Declaration,
+    Event,
+    Prepared,
+    RolledBack,
+    SecureStepDone,
+    TimerFired,
+    Trained,
+    TrainingFailed,
+)
 from flnet.protocol.messages import HyperParams, Packet, VersionReply
+from flnet.protocol.secure_sum import MaskUpdate, StepFailed
 from flnet.protocol.updates import RoundKey, Update
 from flnet.security.claims import ClaimSigner
 from flnet.simulation.clock import Died, LocalClock, Pause, Promise, Tasks, VirtualClock
@@ -85,7 +97,20 @@ def accuracy(node: PeerId, digest: Digest) -> float:
 
 
 TRAINER = TrainerId("SIMULATED")
-AT_ONCE = (CancelWork, Train, Fold, Average, Evaluate, SetTimer, CancelTimer)  # performed before anything is saved
+AT_ONCE = (
+    CancelWork,
+    Train,
+    Fold,
+    Average,
+    SecureStep,
+    Evaluate,
+    SetTimer,
+    CancelTimer,
+)  # performed before anything is saved
+
+
+def _is_update(effect: Effect) -> bool:
+    return isinstance(effect, SecureStep) and isinstance(effect.request, MaskUpdate)
 
 
 class Disk(MemoryStore):
@@ -159,6 +184,10 @@ class Environment(ABC):
         """Start a piece of work for a node, which is told the result later."""
 
     @abstractmethod
+    def does_step(self, node: SimulatedNode, owner: TrainerId | None, effect: SecureStep) -> None:
+        """Do a step of a secure sum for a node, which is told the result later."""
+
+    @abstractmethod
     def is_now_busy(self, node: SimulatedNode, is_busy: bool) -> None:
         """A node reports whether it has an open round."""
 
@@ -207,6 +236,7 @@ class SimulatedNode:
         self.sums: dict[RoundKey, list[Update]] = {}
         self.spoilt: dict[RoundKey, list[Update]] = {}
         self.models: dict[Digest, RolledBack] = {}
+        self.secrets = SecureSums(self.id, DEFAULT_MESH, environment.rng.randbytes)
         self.slowness = 1.0
         self.is_dead = False
         self.is_busy = False
@@ -321,7 +351,7 @@ class SimulatedNode:
         visible = []
         for item in owned:
             effect = item.effect
-            if isinstance(effect, AT_ONCE):
+            if isinstance(effect, AT_ONCE) and not _is_update(effect):
                 self._perform(item.owner, effect)
             elif isinstance(effect, Save) and item.owner is not None:
                 saves.append((item.owner, effect))
@@ -407,6 +437,10 @@ class SimulatedNode:
                 environment.calls.fetch(self, owner, effect)
             case Fold(key, updates):
                 self.sums.setdefault(key, []).extend(updates)
+            case SecureStep(key, attempt, MaskUpdate()) if owner is not None and self.saver.is_unsaved(owner):
+                self.tell(owner, SecureStepDone(key, attempt, StepFailed("no space")))
+            case SecureStep():
+                environment.does_step(self, owner, effect)
             case Train() | Average() | Evaluate():
                 environment.begins(self, owner, effect)
             case _:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, fields, replace
 from random import Random
 
+from flnet.aggregation.base import MERGING
+from flnet.algorithms.registry import SECURE, parse_rule
 from flnet.membership.probing import Pauses
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules, Waits
@@ -118,6 +120,7 @@ class Schedule:
         asynchronous: whether there are no common rounds.
         hostile: what the hostile member does after the last action; empty if there is none.
         keyed: whether each message proves the key of its sender.
+        secure: whether updates are masked, so that only their sum can be opened.
     """
 
     seed: int
@@ -133,6 +136,7 @@ class Schedule:
     asynchronous: bool = False
     hostile: str = ""
     keyed: bool = False
+    secure: bool = False
 
     @property
     def pauses(self) -> Pauses:
@@ -146,6 +150,8 @@ class Schedule:
         """The rules of its rounds."""
         if self.asynchronous:
             return Rules(asynchronous=True)
+        if self.secure:
+            return Rules(Participation(self.participation), averaging={MERGING: parse_rule(SECURE).name})
         return Rules(Participation(self.participation), self.staleness)
 
     @property
@@ -166,6 +172,7 @@ class Reduction:
         asynchronous: whether there are no common rounds.
         hostile: whether there is a hostile member.
         keyed: whether each message proves the key of its sender, and claims of members are signed.
+        secure: whether updates are masked.
     """
 
     size: int | None = None
@@ -174,6 +181,7 @@ class Reduction:
     asynchronous: bool = False
     hostile: bool = False
     keyed: bool = False
+    secure: bool = False
 
     def of(self, schedule: Schedule) -> Schedule:
         """The reduced schedule."""
@@ -186,6 +194,7 @@ class Reduction:
             faults=replace(schedule.faults, **none),
             asynchronous=self.asynchronous,
             keyed=schedule.keyed or self.keyed,
+            secure=self.secure,
         )
 
     def options(self) -> list[str]:
@@ -196,6 +205,7 @@ class Reduction:
         options += ["--asynchronous"] if self.asynchronous else []
         options += ["--hostile"] if self.hostile else []
         options += ["--keyed"] if self.keyed else []
+        options += ["--secure"] if self.secure else []
         return [*options, *(["--mild", ",".join(self.mild)] if self.mild else [])]
 
 
@@ -279,6 +289,7 @@ def described(schedule: Schedule) -> list[str]:
             (f"updates may be {schedule.staleness} rounds late", schedule.staleness > 0),
             (f"a hostile member {schedule.hostile}", bool(schedule.hostile)),
             ("messages prove keys", schedule.keyed),
+            ("updates are masked", schedule.secure),
         )
         if holds
     ]

@@ -33,6 +33,7 @@ class Options:
         asynchronous: whether there are no common rounds.
         hostile: whether there is a hostile member.
         keyed: whether each message proves the key of its sender; with a hostile member some schedules say so anyway.
+        secure: whether updates are masked.
     """
 
     schedules: int
@@ -42,6 +43,7 @@ class Options:
     asynchronous: bool = False
     hostile: bool = False
     keyed: bool = False
+    secure: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,12 @@ def drawn(seed: int, hostile: bool) -> Schedule:
 
 
 def broken_by(
-    seeds: Iterable[int], most: int = 1, asynchronous: bool = False, hostile: bool = False, keyed: bool = False
+    seeds: Iterable[int],
+    most: int = 1,
+    asynchronous: bool = False,
+    hostile: bool = False,
+    keyed: bool = False,
+    secure: bool = False,
 ) -> list[Failure]:
     """Run the schedules of these seeds until so many have failed, and return the failures.
 
@@ -93,7 +100,8 @@ def broken_by(
     gc.freeze()
     try:
         for seed in seeds:
-            failure = play(Reduction(asynchronous=asynchronous, keyed=keyed).of(drawn(seed, hostile)))
+            reduction = Reduction(asynchronous=asynchronous, keyed=keyed, secure=secure)
+            failure = play(reduction.of(drawn(seed, hostile)))
             if failure is not None:
                 failures.append(failure)
             if len(failures) >= most:
@@ -148,7 +156,7 @@ def replay(seed: int, reduction: Reduction, output: Print) -> Failure | None:
 def _in_chunks(options: Options) -> Iterator[tuple[int, list[Failure]]]:
     last = options.seed + options.schedules
     chunks = [range(at, min(at + CHUNK, last)) for at in range(options.seed, last, CHUNK)]
-    kinds = (options.asynchronous, options.hostile, options.keyed)
+    kinds = (options.asynchronous, options.hostile, options.keyed, options.secure)
     if options.jobs == 1:
         yield from ((len(chunk), broken_by(chunk, len(chunk), *kinds)) for chunk in chunks)
         return
@@ -189,8 +197,9 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
         again = play(reduction.of(whole))
         return again is not None and again.kind == failure.kind
 
-    is_asynchronous = failure.schedule.asynchronous
-    best, before = Reduction(asynchronous=is_asynchronous, hostile=is_hostile, keyed=is_keyed), None
+    is_asynchronous, is_secure = failure.schedule.asynchronous, failure.schedule.secure
+    best = Reduction(asynchronous=is_asynchronous, hostile=is_hostile, keyed=is_keyed, secure=is_secure)
+    before: Reduction | None = None
     while best != before and left > 0:
         before = best
         actions = range(len(whole.actions)) if best.actions is None else best.actions

@@ -55,6 +55,7 @@ from flnet.protocol.messages import (
     StartTraining,
     VersionReply,
 )
+from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.vertical import VerticalMessage, VerticalReply
 from flnet.settings import Settings
 from flnet.text import text
@@ -164,6 +165,15 @@ _declare(
     refuses=(
         *(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotReady, NotAnnounced),
         *(ContributionRefused, OtherRounds),
+    ),
+)
+_declare(
+    SecureSumMessage,
+    what="Tell another node something of a secure sum, by which masked updates are added up",
+    answer=dict[str, Any],
+    refuses=(
+        *(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotReady, NotAnnounced),
+        *(OtherRounds, RoundAhead),
     ),
 )
 _declare(

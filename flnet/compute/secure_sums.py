@@ -1,0 +1,172 @@
+"""The steps of secure sums that need secrets, and the opening of sums. Nothing secret is kept on disk."""
+
+from __future__ import annotations
+
+import base64
+import secrets
+from collections.abc import Callable
+
+import numpy as np
+
+from flnet.aggregation.base import AggregationRule, Merged
+from flnet.algorithms.secure_sum import MeanTerms, Numbers
+from flnet.errors import FlnetError, PeerError
+from flnet.params.params import Params, PeerId, Schema, TrainerId
+from flnet.protocol.effects import Average, SecureStep
+from flnet.protocol.events import SecureStepDone
+from flnet.protocol.secure_sum import (
+    DrawKeys,
+    ForgetSecrets,
+    KeysDrawn,
+    MakeShares,
+    MaskUpdate,
+    OpenedSum,
+    RevealShares,
+    SecretResult,
+    SharesMade,
+    SharesRevealed,
+    SharesTaken,
+    StepFailed,
+    TakeShares,
+    UpdateMasked,
+)
+from flnet.protocol.updates import RoundKey
+from flnet.rounds.model import MASKED
+from flnet.security.masking import Group, Public, Revealed, SumSecrets, bound_to, unmask
+from flnet.text import joined, text
+
+KEPT = 4  # attempts of a job whose secrets are held; those of earlier ones are forgotten
+
+
+class SecureSums:
+    """The secrets of all secure sums of one node, and the arithmetic of masked updates."""
+
+    def __init__(self, me: PeerId, mesh: str, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+        """Args:
+        mesh: its name, to which keys are bound.
+        random: source of secret bytes.
+        """
+        self._me, self._mesh, self._random = me, mesh, random
+        self._secrets: dict[TrainerId, dict[tuple[RoundKey, int], SumSecrets]] = {}
+        self._sizes: dict[tuple[TrainerId, RoundKey, int], int] = {}
+
+    def perform(
+        self, trainer: TrainerId, effect: SecureStep, schema: Schema, rule: AggregationRule
+    ) -> SecureStepDone | None:
+        """Do a step; None if nothing follows from it."""
+        if isinstance(effect.request, ForgetSecrets):
+            self._forget(trainer, effect.key)
+            return None
+        try:
+            result = self._do(trainer, effect, schema, rule)
+        except (FlnetError, ValueError, ArithmeticError) as exc:
+            result = StepFailed(str(exc))
+        return SecureStepDone(effect.key, effect.attempt, result)
+
+    def open(
+        self, trainer: TrainerId, effect: Average, schema: Schema, rule: AggregationRule, most_norm: float
+    ) -> Merged:
+        """The average, from the masked updates and the shares that open their sum.
+
+        Args:
+            most_norm: L2 norm of the mean change above which the sum is refused.
+
+        Raises:
+            FlnetError, ValueError: it cannot be opened, or is no sum of sound updates.
+        """
+        opened = effect.opened
+        assert opened is not None and rule.secure is not None
+        group = Group(
+            self._context(trainer, effect.key, opened.attempt),
+            {peer: Public.read(words) for peer, words in opened.members.items()},
+            opened.threshold,
+        )
+        total: Numbers = np.zeros(1 + schema.numbers, f"uint{rule.secure.bits}")
+        for update in effect.updates:
+            np.add(total, update.params[MASKED], out=total)
+        unmasked = unmask(total, group, opened.contributors, _revealed(opened))
+        terms = _terms(schema, opened.base, len(opened.members), rule)
+        mean = terms.decode(unmasked.numbers, len(opened.contributors), most_norm)
+        suspects = ", ".join(sorted(unmasked.suspects))
+        note = text("shares that do not fit came of {names}", suspects) if suspects else ""
+        return Merged(mean.params, note=note)
+
+    def _do(self, trainer: TrainerId, effect: SecureStep, schema: Schema, rule: AggregationRule) -> SecretResult:
+        place = effect.key, effect.attempt
+        if isinstance(effect.request, DrawKeys):
+            held = self._secrets.setdefault(trainer, {})
+            drawn = SumSecrets(self._context(trainer, *place), self._me, self._random)
+            held[place] = drawn
+            while len(held) > KEPT:
+                del held[next(iter(held))]
+            return KeysDrawn(drawn.public.words)
+        own = self._secrets.get(trainer, {}).get(place)
+        if own is None:
+            return StepFailed(text("the secrets of this sum are not held any more"))
+        match effect.request:
+            case MakeShares(members, threshold):
+                publics: dict[str, Public] = {peer: Public.read(words) for peer, words in members.items()}
+                made = own.shares_for(publics, threshold)
+                self._sizes[trainer, *place] = len(members)
+                return SharesMade({PeerId(peer): _text(share) for peer, share in made.items()})
+            case TakeShares(sender, shares):
+                try:
+                    own.take_shares(sender, _bytes(shares))
+                except (PeerError, ValueError) as exc:
+                    return SharesTaken(sender, str(exc))
+                return SharesTaken(sender)
+            case MaskUpdate() as request:
+                return self._mask(own, request, schema, rule, self._sizes[trainer, *place])
+            case RevealShares(contributors):
+                given = own.reveal(contributors)
+                return SharesRevealed({PeerId(peer): _text(revealed.share) for peer, revealed in given.items()})
+        return StepFailed("unknown")
+
+    def _mask(
+        self, own: SumSecrets, request: MaskUpdate, schema: Schema, rule: AggregationRule, nodes: int
+    ) -> UpdateMasked:
+        terms = _terms(schema, request.base, nodes, rule)
+        contribution = terms.encode(request.params, request.examples, request.labels)
+        notes = []
+        if contribution.cut:
+            notes.append(text("{count} numbers of the update were out of range and were cut", contribution.cut))
+        if contribution.weight_cut:
+            notes.append(text("the update counts for {count} examples, the most that a sum takes", terms.cap))
+        params = Params({MASKED: own.mask(contribution.numbers)})
+        assert params.digest  # computed here, where it does not hold up the event loop
+        return UpdateMasked(params, joined(notes) if notes else "")
+
+    def _context(self, trainer: TrainerId, key: RoundKey, attempt: int) -> bytes:
+        return bound_to("round", self._mesh, trainer, key.number, key.initiator, attempt)
+
+    def _forget(self, trainer: TrainerId, key: RoundKey) -> None:
+        held = self._secrets.get(trainer, {})
+        for place in [place for place in held if place[0] == key]:
+            del held[place]
+            self._sizes.pop((trainer, *place), None)
+
+
+def _terms(schema: Schema, base: Params, nodes: int, rule: AggregationRule) -> MeanTerms:
+    assert rule.secure is not None
+    weighting = rule.name.rpartition(",")[2]
+    return MeanTerms(schema, base, nodes, weighting, bits=rule.secure.bits)  # type: ignore[arg-type]
+
+
+def _revealed(opened: OpenedSum) -> dict[str, dict[str, Revealed]]:
+    """The shares as they were meant: whoever gave the other kind is found out when the secret is rebuilt."""
+    inside = set(opened.contributors)
+    return {
+        holder: {
+            owner: Revealed("self" if owner in inside else "pair", _bytes(share))
+            for owner, share in shares.items()
+        }
+        for holder, shares in opened.revealed.items()
+    }
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _bytes(words: str) -> bytes:
+    return base64.b64decode(words, validate=True)

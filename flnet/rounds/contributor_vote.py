@@ -1,0 +1,149 @@
+"""The vote of the members of a secure sum on whose masked updates it holds, before any share is revealed.
+
+If two members revealed shares for different sets of contributors, the difference of two sums could be an update. So a
+set is settled only when as many members as a quorum, which is more than half of them, have accepted it under one ballot:
+no other set can then be settled, whatever is lost and whoever vanishes. This is single-decree Paxos (Lamport, "Paxos
+Made Simple", 2001) with one addition: under ballot 0, which nobody leads, a member that holds the masked updates of all
+members accepts the set of all. So where nobody vanishes, the vote takes one message from each member to all.
+
+A member never accepts under a ballot below one that it has promised, and a leader proposes what was accepted under the
+highest ballot that a quorum tells of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from flnet.params.params import PeerId
+from flnet.protocol.secure_sum import MAX_BALLOT, AcceptPart, PreparePart, PromisePart, ProposePart
+
+Contributors = tuple[tuple[PeerId, str], ...]  # sorted, each with the digest of its masked update
+Said = tuple[PeerId | None, PreparePart | PromisePart | ProposePart | AcceptPart]  # to a member, or to all (None)
+
+
+def contributors_of(members: Mapping[str, str]) -> Contributors:
+    """Contributors in their order."""
+    return tuple((PeerId(peer), members[peer]) for peer in sorted(members))
+
+
+class ContributorVote:
+    """One member's part in the vote, or the view of a node that is no member.
+
+    Attributes:
+        settled: the contributors, once a quorum has accepted them.
+    """
+
+    def __init__(
+        self,
+        me: PeerId,
+        group: str,
+        members: Sequence[PeerId],
+        quorum: int,
+        is_sound: Callable[[Contributors], bool],
+    ) -> None:
+        """Args:
+        members: sorted; without `me` where this node only listens.
+        quorum: how many members must accept, more than half of them.
+        is_sound: whether this node may accept a set.
+        """
+        self._me, self._group, self._members, self._quorum = me, group, list(members), quorum
+        self._is_sound = is_sound
+        self._promised = 0
+        self._accepted: tuple[int, Contributors] | None = None
+        self._accepts: dict[PeerId, tuple[int, Contributors]] = {}  # the newest of each member
+        self._ballot = 0  # under which this node leads; 0: it does not
+        self._promises: dict[PeerId, tuple[int, Contributors] | None] = {}
+        self._own: Contributors = ()
+        self._highest = 0  # ballot that was heard of
+        self.settled: Contributors | None = None
+
+    @property
+    def has_accepted(self) -> bool:
+        """Whether this node has accepted a set."""
+        return self._accepted is not None
+
+    @property
+    def accepted(self) -> AcceptPart | None:
+        """The newest acceptance of this node, for who did not hear it."""
+        return None if self._accepted is None else self._acceptance(*self._accepted)
+
+    def accept_all(self, contributors: Contributors) -> list[Said]:
+        """Accept the set of all members under ballot 0."""
+        if self._me not in self._members or self._promised > 0 or self._accepted is not None:
+            return []
+        return self._accept(0, contributors)
+
+    def lead(self, own: Contributors) -> list[Said]:
+        """Ask for promises, to propose a set under a new ballot.
+
+        Args:
+            own: what to propose if nothing was accepted before.
+        """
+        count = len(self._members)
+        place = self._members.index(self._me)
+        turn = max(0, self._highest - 1 - place) // count + 1 if self._highest else 0
+        ballot = 1 + place + turn * count
+        if ballot <= self._highest:
+            ballot += count
+        if ballot > MAX_BALLOT:
+            return []
+        self._ballot, self._own = ballot, own
+        self._promised = self._highest = ballot
+        self._promises = {self._me: self._accepted}
+        return [(None, PreparePart(group=self._group, ballot=ballot)), *self._propose()]
+
+    def receive(self, sender: PeerId, part: PreparePart | PromisePart | ProposePart | AcceptPart) -> list[Said]:
+        """Take a message of a member; others are not heard."""
+        if sender not in self._members:
+            return []
+        self._highest = max(self._highest, part.ballot)
+        match part:
+            case PreparePart(ballot=ballot) if ballot > self._promised and self._me in self._members:
+                self._promised, self._ballot = ballot, 0
+                return [(sender, self._promise(ballot))]
+            case PromisePart(ballot=ballot) if ballot == self._ballot and self._ballot:
+                before, told = part.accepted, contributors_of(part.contributors or {})
+                self._promises[sender] = None if before is None else (before, told)
+                return self._propose()
+            case ProposePart(ballot=ballot, contributors=members) if ballot >= self._promised and ballot > 0:
+                contributors = contributors_of(members)
+                if self._me in self._members and self._is_sound(contributors):
+                    return self._accept(ballot, contributors)
+            case AcceptPart(ballot=ballot, contributors=members):
+                self._count(sender, ballot, contributors_of(members))
+        return []
+
+    def _promise(self, ballot: int) -> PromisePart:
+        if self._accepted is None:
+            return PromisePart(group=self._group, ballot=ballot)
+        before, contributors = self._accepted
+        told: dict[str, str] = dict(contributors)
+        return PromisePart(group=self._group, ballot=ballot, accepted=before, contributors=told)
+
+    def _propose(self) -> list[Said]:
+        """Propose once a quorum has promised: what was accepted under the highest ballot, else what this node holds."""
+        if len(self._promises) < self._quorum:
+            return []
+        ballot, told = self._ballot, [accepted for accepted in self._promises.values() if accepted is not None]
+        contributors = max(told)[1] if told else self._own
+        if not told and not self._is_sound(contributors):
+            return []
+        self._ballot, self._promises = 0, {}
+        proposal = ProposePart(group=self._group, ballot=ballot, contributors=dict(contributors))
+        return [(None, proposal), *self._accept(ballot, contributors)]
+
+    def _accept(self, ballot: int, contributors: Contributors) -> list[Said]:
+        self._promised, self._accepted = ballot, (ballot, contributors)
+        self._count(self._me, ballot, contributors)
+        return [(None, self._acceptance(ballot, contributors))]
+
+    def _acceptance(self, ballot: int, contributors: Contributors) -> AcceptPart:
+        return AcceptPart(group=self._group, ballot=ballot, contributors=dict(contributors))
+
+    def _count(self, member: PeerId, ballot: int, contributors: Contributors) -> None:
+        before = self._accepts.get(member)
+        if before is None or before[0] <= ballot:
+            self._accepts[member] = ballot, contributors
+        alike = sum(accepted == (ballot, contributors) for accepted in self._accepts.values())
+        if self.settled is None and alike >= self._quorum:
+            self.settled = contributors

@@ -1,0 +1,378 @@
+"""How the members of a secure sum find each other, before any masked update is sent.
+
+The leader is the initiator of the round, or the next node if it vanishes. In each attempt:
+
+1. Every node sends all others public keys that it drew for this attempt, while its training runs.
+2. The leader names the members: those whose keys it has, and which count their change from the same model.
+3. Every member shares its two secrets among all members, and tells the leader once it holds the shares of all others.
+4. The leader lets the sum begin. From then on as many members may vanish as the threshold allows.
+
+If a member vanishes before that, the leader begins another attempt without it. Nothing is lost by that: no update has
+been masked with the keys of the attempt before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from flnet.algorithms.secure_sum import threshold
+from flnet.params.params import Digest, PeerId
+from flnet.protocol.effects import CancelTimer, Effect, SecureStep, SetTimer
+from flnet.protocol.secure_sum import (
+    BeginPart,
+    DrawKeys,
+    HeldPart,
+    KeysDrawn,
+    KeysPart,
+    MakeShares,
+    MembersPart,
+    SecurePart,
+    SharesMade,
+    SharesPart,
+    SharesTaken,
+    StepFailed,
+    TakeShares,
+)
+from flnet.protocol.updates import RoundKey
+from flnet.text import text
+
+MOST_ATTEMPTS = 8  # in one round
+Say = Callable[[int, PeerId | None, SecurePart], list[Effect]]  # (attempt, to whom or None for all, part)
+FEWER_THAN_TWO = text("a secure sum needs the updates of two nodes, and no other node takes part")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The members of one attempt.
+
+    Attributes:
+        id: digest of all that follows, to which every message after it is bound.
+        members: the keys of each, sorted.
+        threshold: how many shares rebuild a secret, and how few contributors a sum may have.
+    """
+
+    key: RoundKey
+    attempt: int
+    leader: PeerId
+    base: str
+    members: Mapping[PeerId, str]
+    threshold: int
+
+    @property
+    def id(self) -> str:
+        """As 64 hex digits."""
+        return hashlib.sha256(self.context).hexdigest()
+
+    @property
+    def context(self) -> bytes:
+        """The bytes to which every derivation of keys is bound."""
+        facts = [self.key.number, self.key.initiator, self.attempt, self.base, self.threshold]
+        return json.dumps([*facts, list(self.members.items())]).encode()
+
+
+def digest_of(keys: str) -> str:
+    """The digest of a node's keys, by which the leader names them."""
+    return hashlib.sha256(keys.encode()).hexdigest()
+
+
+class GroupBuilding:
+    """Builds the group of one round, attempt after attempt.
+
+    Attributes:
+        attempt: number of the current attempt.
+        group: of the current attempt, once the leader has named it and all keys are here.
+        has_begun: whether masked updates may be sent.
+        left_out: why this node is not in the group; empty while it may be.
+        failure: why there will be no group; empty while there may be one.
+    """
+
+    def __init__(
+        self,
+        key: RoundKey,
+        me: PeerId,
+        candidates: Collection[PeerId],
+        part_away: float,
+        patience: float,
+        say: Say,
+    ) -> None:
+        """Args:
+        candidates: the nodes that are expected to train in the round.
+        part_away: the part of the members that may vanish.
+        patience: seconds for which the leader waits for others, once it has trained.
+        say: makes the effects that send a part.
+        """
+        self._key, self._me, self._part_away, self._patience, self._say = key, me, part_away, patience, say
+        self._candidates = set(candidates)
+        self._never_spoke = self._candidates - {me}  # and may decline without having voted
+        self._most = len(self._candidates)
+        self.attempt = 0
+        self.group: Group | None = None
+        self.has_begun, self.left_out, self.failure = False, "", ""
+        self.timer = f"secure-group:{key.number}:{key.initiator}"
+        self._base: Digest | None = None
+        self._own: dict[int, str] = {}  # own keys, by attempt
+        self._keys: dict[int, dict[PeerId, KeysPart]] = {}
+        self._named: dict[int, tuple[PeerId, MembersPart]] = {}
+        self._shares: dict[tuple[int, str], dict[PeerId, str]] = {}  # that came before the group was known
+        self._wanted: set[PeerId] = set()  # whose shares are not here
+        self._are_out = self._is_waiting = False
+        self._held: set[PeerId] = set()
+
+    @property
+    def quorum(self) -> int:
+        """How many members must agree: the threshold, and more than half of all that could have been members."""
+        assert self.group is not None
+        return max(self.group.threshold, self._most // 2 + 1)
+
+    @property
+    def has_started(self) -> bool:
+        """Whether this node takes part."""
+        return self._base is not None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether this node is a member and the sum has begun."""
+        return self.has_begun and self.is_member
+
+    @property
+    def is_member(self) -> bool:
+        """Whether this node is in the group."""
+        return self.group is not None and self._me in self.group.members
+
+    def start(self, base: Digest) -> list[Effect]:
+        """This node begins to train from a model: take part."""
+        self._base = base
+        self.join(self._me)
+        return self._draw()
+
+    def trained(self) -> list[Effect]:
+        """This node's update waits for the group: from now on nobody is waited for without end."""
+        if self.has_begun or self.failure or self.left_out or self._is_waiting:
+            return []
+        self._is_waiting = True
+        return self._wait()
+
+    def leave(self, peer: PeerId, is_refusal: bool = False) -> list[Effect]:
+        """A peer vanished or takes no part.
+
+        Args:
+            is_refusal: whether it says so itself; if it has not spoken before, it cannot have voted.
+        """
+        if peer in self._never_spoke and is_refusal and peer in self._candidates:
+            self._never_spoke.discard(peer)
+            self._most -= 1
+        if peer not in self._candidates:
+            return []
+        self._candidates.discard(peer)
+        if self.has_begun or not self.has_started:
+            return []
+        if self.group is not None and peer in self.group.members and self._leader == self._me:
+            return self._next_attempt()
+        return self._go_on()
+
+    def join(self, peer: PeerId) -> None:
+        """A peer that was not expected sends keys."""
+        if peer not in self._candidates:
+            self._candidates.add(peer)
+            self._most += 1
+
+    def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
+        """Take a part of this stage."""
+        if attempt > self.attempt + 2 or attempt > MOST_ATTEMPTS:
+            return []
+        match part:
+            case KeysPart():
+                return self._take_keys(sender, attempt, part)
+            case MembersPart():
+                if attempt >= self.attempt and (attempt not in self._named or self._ranks_before(sender, attempt)):
+                    self._named[attempt] = sender, part
+                return self._go_on()
+            case SharesPart(group=group, shares=shares):
+                kept = self._shares.setdefault((attempt, group), {})
+                kept.setdefault(sender, shares)
+                return self._take_shares()
+            case HeldPart() if self.group is not None and part.group == self.group.id:
+                return self._note_held(sender, part)
+            case BeginPart() if self.group is not None and part.group == self.group.id:
+                return self.begin(part.group)
+        return []
+
+    def done(self, attempt: int, result: KeysDrawn | SharesMade | SharesTaken | StepFailed) -> list[Effect]:
+        """A step with the own secrets has ended."""
+        if attempt != self.attempt:
+            return []
+        match result:
+            case KeysDrawn(keys):
+                assert self._base is not None
+                self._own[attempt] = keys
+                part = KeysPart(keys=keys, base=self._base)
+                self._keys.setdefault(attempt, {})[self._me] = part
+                return [*self._say(attempt, None, part), *self._go_on()]
+            case SharesMade(shares):
+                assert self.group is not None
+                self._are_out = True
+                group = self.group.id
+                sent = [
+                    effect
+                    for peer, text_ in shares.items()
+                    for effect in self._say(attempt, peer, SharesPart(group=group, shares=text_))
+                ]
+                return [*sent, *self._take_shares(), *self._hold()]
+            case SharesTaken(sender, ""):
+                self._wanted.discard(sender)
+                return self._hold()
+            case SharesTaken(sender):
+                assert self.group is not None
+                refused = HeldPart(group=self.group.id, refused=(sender,))
+                if self._leader == self._me:
+                    return self._note_held(self._me, refused)
+                return self._say(attempt, self.group.leader, refused)
+            case StepFailed(reason):
+                self.failure = reason
+        return []
+
+    def begin(self, group: str) -> list[Effect]:
+        """The sum of a group begins, as its leader or a masked update says."""
+        if self.group is None or group != self.group.id or self.has_begun:
+            return []
+        if self.is_member and (self._wanted or not self._are_out):
+            return []  # this node could not help to open it
+        self.has_begun = True
+        return [CancelTimer(self.timer)]
+
+    def timer_fired(self) -> list[Effect]:
+        """The patience is over: go on without those that did not answer."""
+        if self.has_begun or self.failure or self.left_out or not self.has_started:
+            return []
+        leader = self._leader
+        if leader != self._me:  # it is silent
+            self._candidates.discard(leader)
+            return self._next_attempt() if self._leader == self._me else self._wait()
+        if self.group is None:
+            self._candidates &= self._keys.get(self.attempt, {}).keys()
+            effects = self._go_on()
+            if self.attempt in self._named:
+                return [*self._wait(), *effects]
+            self.failure = FEWER_THAN_TWO
+            return []
+        self._candidates = self._candidates - self._wanted if self._wanted else self._held | {self._me}
+        return self._next_attempt()
+
+    # --- steps
+
+    @property
+    def _leader(self) -> PeerId:
+        initiator = self._key.initiator
+        if initiator in self._candidates:
+            return initiator
+        return min(self._candidates, default=self._me)
+
+    def _ranks_before(self, sender: PeerId, attempt: int) -> bool:
+        before = self._named[attempt][0]
+        return before != self._key.initiator and (sender == self._key.initiator or sender < before)
+
+    def _wait(self) -> list[Effect]:
+        """Bound the wait of this stage; the leader's is shorter, so that others hear of its next attempt first."""
+        is_leader = self._leader == self._me
+        return [SetTimer(self.timer, self._patience * (1 if is_leader else 2))] if self._is_waiting else []
+
+    def _draw(self) -> list[Effect]:
+        return [SecureStep(self._key, self.attempt, DrawKeys())]
+
+    def _next_attempt(self) -> list[Effect]:
+        self._to(self.attempt + 1)
+        if self.attempt > MOST_ATTEMPTS:
+            self.failure = text("the nodes did not agree on who takes part in the secure sum")
+            return [CancelTimer(self.timer)]
+        return [*self._wait(), *self._draw()]
+
+    def _to(self, attempt: int) -> None:
+        self.attempt, self.group = attempt, None
+        self._are_out, self._held, self._wanted = False, set(), set()
+
+    def _take_keys(self, sender: PeerId, attempt: int, part: KeysPart) -> list[Effect]:
+        self._never_spoke.discard(sender)
+        if attempt < self.attempt:
+            return []
+        if self.has_begun:
+            return []
+        self.join(sender)
+        self._keys.setdefault(attempt, {}).setdefault(sender, part)
+        if attempt == self.attempt:
+            return self._go_on()
+        self._to(attempt)
+        takes_part = self.has_started and not self.left_out
+        return [*(self._wait() if takes_part else []), *(self._draw() if takes_part else []), *self._go_on()]
+
+    def _go_on(self) -> list[Effect]:
+        """Name the members if this node leads and all keys are here; know the group if it is named."""
+        if self.failure or self.has_begun or self.group is not None:
+            return []
+        effects: list[Effect] = []
+        keys = self._keys.get(self.attempt, {})
+        if self._leader == self._me and self._me in keys and self._candidates <= keys.keys():
+            members = {peer: keys[peer] for peer in sorted(self._candidates) if keys[peer].base == self._base}
+            if len(members) < 2:
+                return []  # others may still come
+            part = MembersPart(members={peer: digest_of(key.keys) for peer, key in members.items()})
+            self._named[self.attempt] = self._me, part
+            effects += self._say(self.attempt, None, part)
+        return [*effects, *self._know_group()]
+
+    def _know_group(self) -> list[Effect]:
+        if self.attempt not in self._named:
+            return []
+        leader, part = self._named[self.attempt]
+        keys = self._keys.get(self.attempt, {})
+        if not all(p in keys and digest_of(keys[PeerId(p)].keys) == digest for p, digest in part.members.items()):
+            return []
+        members = {PeerId(peer): keys[PeerId(peer)].keys for peer in sorted(part.members)}
+        bases = {keys[peer].base for peer in members}
+        if len(bases) > 1 or len(members) < 2:
+            return []
+        self.group = Group(
+            self._key, self.attempt, leader, bases.pop(), members, threshold(len(members), self._part_away)
+        )
+        if self._me not in members:
+            if self.has_started:
+                self.left_out = text("the nodes of the secure sum are others: this node's keys came too late")
+            return []
+        self._wanted = members.keys() - {self._me}
+        request = MakeShares(members, self.group.threshold)
+        return [*self._wait(), SecureStep(self._key, self.attempt, request)]
+
+    def _take_shares(self) -> list[Effect]:
+        """Decrypt what came, once the own shares are made."""
+        if self.group is None or not self._are_out:
+            return []
+        came = self._shares.get((self.attempt, self.group.id), {})
+        ripe = [peer for peer in sorted(came) if peer in self._wanted]
+        for_later = {peer: text_ for peer, text_ in came.items() if peer not in ripe}
+        self._shares[self.attempt, self.group.id] = for_later
+        return [SecureStep(self._key, self.attempt, TakeShares(peer, came[peer])) for peer in ripe]
+
+    def _hold(self) -> list[Effect]:
+        """Tell the leader once the shares of all others are here."""
+        if self.group is None or self._wanted or not self._are_out:
+            return []
+        part = HeldPart(group=self.group.id)
+        if self.group.leader == self._me:
+            return self._note_held(self._me, part)
+        return self._say(self.attempt, self.group.leader, part)
+
+    def _note_held(self, sender: PeerId, part: HeldPart) -> list[Effect]:
+        """The leader hears what a member holds; of two that disagree about shares, neither can be believed."""
+        assert self.group is not None
+        if self.group.leader != self._me or sender not in self.group.members or self.has_begun:
+            return []
+        if part.refused:
+            self._candidates -= {sender, *map(PeerId, part.refused)} - {self._me}
+            return self._next_attempt()
+        self._held.add(sender)
+        if self._held < self.group.members.keys():
+            return []
+        begun = self._say(self.attempt, None, BeginPart(group=self.group.id))
+        return [*begun, *self.begin(self.group.id)]

@@ -1,0 +1,333 @@
+"""A round in which only the sum of the updates can be seen (`flnet.rounds.secure_sum`).
+
+It differs from a common round in what travels and in when gathering ends. An update is masked, so it waits for the group
+to form. Nothing that needs a single update happens: no screening, no late updates, no adoption of a peer's model. A node
+that cannot open the sum keeps its model and takes the average of the others (`flnet.rounds.catching_up`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Set
+from dataclasses import replace
+
+from flnet.errors import ParamsRefused, StaleRound
+from flnet.params.params import Digest, Params, PeerId
+from flnet.protocol.effects import CancelWork, Effect, Publish, Send
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    DeclineReceived,
+    Event,
+    Fetched,
+    FetchFailed,
+    PeerLost,
+    SecurePartReceived,
+    SecureStepDone,
+    TimerFired,
+    Trained,
+    TrainingFailed,
+    UpdateOffered,
+    UpdateReceived,
+)
+from flnet.protocol.messages import ChoiceMessage
+from flnet.protocol.secure_sum import MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
+from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.adoption import Exchange
+from flnet.rounds.base import GATHERING, OPEN, Parts
+from flnet.rounds.catching_up import CommonAverage
+from flnet.rounds.download import ParamsDownload
+from flnet.rounds.gathering import Closing
+from flnet.rounds.history import RoundRecord
+from flnet.rounds.model import Start
+from flnet.rounds.round import Round
+from flnet.rounds.secure_gathering import NOT_IN_GROUP, SecureGathering
+from flnet.rounds.secure_sum import SecureSum
+from flnet.rounds.series import Opening
+from flnet.rounds.steps import Phase
+from flnet.text import text
+
+
+class SecureRound(Round):
+    """One round whose updates are masked.
+
+    Attributes:
+        sum: the conversation by which their sum is opened.
+    """
+
+    gathering: SecureGathering
+
+    def __init__(
+        self,
+        parts: Parts,
+        key: RoundKey,
+        expected: Collection[PeerId],
+        choice: ChoiceMessage | None = None,
+        started_in: str | None = None,
+        record: RoundRecord | None = None,
+    ) -> None:
+        super().__init__(parts, key, expected, choice, started_in, record)
+        rule = parts.settings.secure
+        assert rule is not None
+        me = parts.settings.my_id
+        self.sum = SecureSum(
+            key, me, self.gathering.expected, rule.part_away, parts.settings.waits.average, self._send_part
+        )
+        self.gathering.sum, self.gathering.form = self.sum, lambda: self._held.masked_form(rule.bits)
+        self._downloads: dict[str, ParamsDownload] = {}
+        self._own: Update | None = None  # as it was trained, without its parameters
+        self._is_grouped = False
+        self._reference: Digest | None = None  # of the model that the initiator started the round from
+        if self._held.model is not None and self._held.digest is not None:
+            self.sum.refer_to(self._held.digest, self._held.current.shared)
+
+    # --- what comes
+
+    def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
+        """Begin the round; see `Round.enter`."""
+        effects = super().enter(opening, awaited, is_mine)
+        for event in self._inbox.take_parts(self.key):
+            effects += self.sum.receive(event.peer, event.attempt, event.part)
+        return self._advanced(effects)
+
+    def join(self, opening: Opening, awaited: Start | None) -> list[Effect]:
+        """Handle a start that arrived late; see `Round.join`."""
+        return self._advanced(super().join(opening, awaited))
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Handle the end of work, an answer of a peer, the loss of one, or a timer."""
+        return self._advanced(self._received(event))
+
+    def part_received(self, event: SecurePartReceived) -> list[Effect]:
+        """Handle a part of the conversation about the sum."""
+        if self.is_past:
+            return []
+        return self._advanced(self.sum.receive(event.peer, event.attempt, event.part))
+
+    def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
+        """Handle a peer's masked update of this round, or the offer of one.
+
+        Raises:
+            StaleRound: it arrived too late.
+            ParamsRefused: it is not masked.
+        """
+        update = event.update
+        if not update.group:
+            raise ParamsRefused(text("updates are masked here (FLNET_AGGREGATION=secure), and this one is not"))
+        if self.taken or update.peer in self.gathering.updates:
+            return []
+        if self.sum.settled is not None or self.is_over:
+            raise StaleRound(update.key.number, self.key.number)
+        self._note_time(event)
+        effects = [*self.sum.begin(update.group), *self.gathering.receive(event)]
+        is_here = update.peer in self.gathering.updates
+        return self._advanced([*effects, *([self.gathering.counted(update)] if is_here else [])])
+
+    def declined(self, event: DeclineReceived) -> list[Effect]:
+        """Handle a peer's refusal to take part in this round."""
+        return self._advanced(super().declined(event))
+
+    def say_again(self, peer: PeerId) -> list[Effect]:
+        """Send a peer that was not reachable the messages of the round that it may have missed."""
+        return [*super().say_again(peer), *([] if self.is_past else self.sum.say_again(peer))]
+
+    def leave(self, successor: RoundKey | None = None) -> list[Effect]:
+        """Stop the work of the round, and forget its secrets."""
+        return [*super().leave(successor), *([] if self.is_past else self.sum.forget())]
+
+    def _received(self, event: Event) -> list[Effect]:
+        match event:
+            case SecurePartReceived():
+                return self.part_received(event)
+            case SecureStepDone(key) if key == self.key:
+                if isinstance(event.result, UpdateMasked):
+                    return self._masked(event.attempt, event.result)
+                return self.sum.done(event.attempt, event.result)
+            case TimerFired(name) if name in self.sum.timers:
+                return self.sum.timer_fired(name)
+            case PeerLost(peer):
+                return [*super().receive(event), *self.sum.leave(peer)]
+            case Fetched() | FetchFailed() | TimerFired() if self._downloads:
+                return self._downloading(event)
+        return super().receive(event)
+
+    # --- the model from which all members count their changes
+
+    def _compare(self, start: Start, params: Params) -> list[Effect]:
+        self._refer_to(start.digest, params)
+        return super()._compare(start, params)
+
+    def _hold(self, start: Start, params: Params) -> list[Effect]:
+        self._refer_to(start.digest, params)
+        return super()._hold(start, params)
+
+    def _refer_to(self, digest: Digest, params: Params) -> None:
+        self._reference = digest
+        self.sum.refer_to(digest, params)
+
+    # --- the average of the others
+
+    @property
+    def is_open_to_others(self) -> bool:
+        """Whether this node may take the average of the others: it has not opened the sum itself."""
+        return self.phase in GATHERING or (self.phase is Phase.AVERAGING and not self.sum.is_asked)
+
+    def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
+        """Those of these peers whose average of this round this node may take, if it cannot open the sum."""
+        may_take = not self.taken and (self.is_open_to_others or self.ended_without_average)
+        return peers if may_take else frozenset()
+
+    def take(self, common: CommonAverage, is_new: bool = False) -> list[Effect]:
+        """Take the average that most others have made; the own sum is not opened any more."""
+        return [*super().take(common, is_new), *self.sum.forget()]
+
+    # --- the own update
+
+    def _trained(self, event: Trained) -> list[Effect]:
+        """Handle the end of local training: the update is masked before it leaves."""
+        if self.phase is not Phase.TRAINING or event.key != self.key:
+            return []
+        try:
+            shared, private = self._held.split(event)
+        except ParamsRefused as exc:
+            return self._training_failed(
+                TrainingFailed(event.key, text("training gave unusable parameters: {reason}", exc))
+            )
+        held, used = self._held, event.hyper or self._settings.round_hyper
+        self._own = Update(self._settings.my_id, self.key, shared.select(()), base=held.digest)
+        held.learn(private)
+        self.phase = Phase.GATHERING
+        self._note_training(event)
+        self.record.used_hyper = used.fields() if used else None
+        self._note_time(UpdateReceived(self._own, seconds=event.seconds))
+        words = text(
+            "trained on {count} examples; accuracy here {accuracy}", event.examples, f"{event.accuracy:.4f}"
+        )
+        request = MaskUpdate(shared, self.sum.reference(self._reference), event.examples, event.labels)
+        return [self._save(), *self.sum.trained(request), self._tell("trained", words)]
+
+    def _training_failed(self, event: TrainingFailed) -> list[Effect]:
+        return [*super()._training_failed(event), *self.sum.leave(self._settings.my_id)]
+
+    def _masked(self, attempt: int, result: UpdateMasked) -> list[Effect]:
+        """The own update is masked: send it to all."""
+        group = self.sum.group
+        if group is None or group.attempt != attempt or self._own is None or self.phase not in OPEN:
+            return []
+        own = self._own = replace(self._own, params=result.params, group=group.id)
+        told = [self._tell("masked", result.note)] if result.note else []
+        return [*self._spread(own), *self.gathering.receive(UpdateReceived(own)), *told]
+
+    @property
+    def own(self) -> Update | None:
+        """This node's masked update; it is not kept over a restart, because its secrets are not."""
+        return self._own if self._own is not None and self._own.group else None
+
+    def find(self, digest: Digest) -> Params | None:
+        """The masked update with this digest, for a member that lacks it."""
+        return self.sum.find(digest)
+
+    # --- the sum
+
+    def _advanced(self, effects: list[Effect]) -> list[Effect]:
+        """Take the steps that follow from what happened."""
+        if self.is_past or self.is_over or self.taken:
+            return effects
+        building, held = self.sum.building, self._held
+        if self.phase is Phase.TRAINING and not building.has_started and not building.left_out:
+            assert held.digest is not None
+            if self._reference is None:
+                self._refer_to(held.digest, held.current.shared)
+            effects = [*effects, *self.sum.start(self._reference or held.digest)]
+        if self.sum.group is not None and not self._is_grouped:
+            self._is_grouped = True
+            effects = [*effects, *self._expect_members()]
+        if building.left_out and self._settings.my_id in self.gathering.missing:
+            effects = [*effects, *self._stay_out(building.left_out)]
+        if self.sum.settled is not None and self.phase in OPEN:
+            effects = [*effects, *self._fetch_lacking()]
+            if self.gathering.closed is None:
+                effects += self.gathering.close(Closing.COMPLETE)
+        if self.sum.failure and self.phase in OPEN:
+            return [*effects, *self._give_up(self.sum.failure)]
+        return effects
+
+    def _expect_members(self) -> list[Effect]:
+        """The group has formed: wait for its members, and take up what came before."""
+        group, gathering = self.sum.building.group, self.gathering
+        assert group is not None
+        effects: list[Effect] = []
+        for peer in sorted(gathering.expected - group.members.keys() - {self._settings.my_id}):
+            effects += gathering.receive(DeclineReceived(peer, self.key, NOT_IN_GROUP))
+        for peer in group.members.keys() - gathering.declined.keys():
+            gathering.expect(peer)
+        return [*effects, *gathering.take_set_aside()]
+
+    def _stay_out(self, why: str) -> list[Effect]:
+        cancelled: list[Effect] = [CancelWork(self.key)] if self.phase is Phase.TRAINING else []
+        if self.phase in GATHERING:
+            self.phase = Phase.GATHERING
+        return [*cancelled, *self.decline(why), self._tell("sits_out", why)]
+
+    def _give_up(self, why: str) -> list[Effect]:
+        """The sum cannot be opened: the model stays as it was."""
+        self._fail(text("the secure sum of round {number} was not opened: {reason}", self.key.number, why))
+        abandoned = [*self.gathering.abandon(), self._refusal(self._peers.here, self.error or why, late=False)]
+        self.record.outcome = text("{error}; the model stays as it was", self.error)
+        return [*abandoned, *self.finish(), self._tell("sum_failed", self.record.outcome)]
+
+    def _fetch_lacking(self) -> list[Effect]:
+        """Download the masked updates that this node does not have, from any member that accepted them."""
+        effects: list[Effect] = []
+        group = self.sum.group
+        assert group is not None
+        for peer, digest in self.sum.lacking:
+            if digest in self._downloads:
+                continue
+            sources = {member for member in (peer, *group.members) if member in self._peers.here}
+            timer, patience = f"masked:{digest[:16]}", self._settings.waits.average / 2
+            form, me = self.gathering.form(), self._settings.my_id
+            download = ParamsDownload(
+                self.key, Digest(digest), timer, me, sources, patience, self._fetching_masked, form
+            )
+            self._downloads[digest] = download
+            effects += download.start()
+        return effects
+
+    def _fetching_masked(self, peer: PeerId) -> Publish:
+        words = text("fetching a masked update from {peer}", peer)
+        return self._tell("fetching", words, peer=peer)
+
+    def _downloading(self, event: Event) -> list[Effect]:
+        effects: list[Effect] = []
+        for peer, digest in self.sum.lacking:
+            download = self._downloads.get(digest)
+            if download is None:
+                continue
+            effects += download.receive(event)
+            if download.params is not None:
+                group = self.sum.group
+                update = Update(peer, self.key, download.params, group=group.id if group else "")
+                effects += self.sum.replace(update, digest)
+        return [*effects, *super().receive(event)]
+
+    def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
+        """Handle the opened sum: its contributors are those that were settled."""
+        if isinstance(event, Averaged) and self.phase is Phase.AVERAGING and event.key == self.key:
+            gathering, members = self.gathering, self.sum.updates
+            for peer in gathering.updates.keys() - members.keys():
+                gathering.declined[peer] = text("its update came too late for the sum")
+            gathering.updates = dict(sorted(members.items()))
+        return super()._averaged(event)
+
+    def _new_exchange(self) -> Exchange:
+        """Compare accuracies, but adopt nothing: all that opened the sum have the same model."""
+        exchange = super()._new_exchange()
+        exchange.only_hears()
+        return exchange
+
+    def _send_part(self, to: Collection[PeerId] | None, attempt: int, part: SecurePart) -> list[Effect]:
+        peers = self._peers.here if to is None else set(to) & self._peers.here
+        if not peers:
+            return []
+        message = self._settings.message(SecureSumMessage, self.key, attempt=attempt, part=part)
+        return [Send(tuple(sorted(peers)), message)]
