@@ -106,8 +106,8 @@ class GroupBuilding:
         """
         self._key, self._me, self._part_away, self._patience, self._say = key, me, part_away, patience, say
         self._candidates = set(candidates)
-        self._never_spoke = self._candidates - {me}  # and may decline without having voted
-        self._most = len(self._candidates)
+        self._voters = set(candidates)  # all that may have voted in some group of the round
+        self._spoke: set[PeerId] = {me}
         self.attempt = 0
         self.group: Group | None = None
         self.has_begun, self.left_out, self.failure = False, "", ""
@@ -118,6 +118,7 @@ class GroupBuilding:
         self._named: dict[int, tuple[PeerId, MembersPart]] = {}
         self._shares: dict[tuple[int, str], dict[PeerId, str]] = {}  # that came before the group was known
         self._wanted: set[PeerId] = set()  # whose shares are not here
+        self._came: set[PeerId] = set()  # whose shares are here, or being decrypted
         self._are_out = self._is_waiting = False
         self._held: set[PeerId] = set()
 
@@ -125,7 +126,7 @@ class GroupBuilding:
     def quorum(self) -> int:
         """How many members must agree: the threshold, and more than half of all that could have been members."""
         assert self.group is not None
-        return max(self.group.threshold, self._most // 2 + 1)
+        return max(self.group.threshold, len(self._voters) // 2 + 1)
 
     @property
     def has_started(self) -> bool:
@@ -161,9 +162,8 @@ class GroupBuilding:
         Args:
             is_refusal: whether it says so itself; if it has not spoken before, it cannot have voted.
         """
-        if peer in self._never_spoke and is_refusal and peer in self._candidates:
-            self._never_spoke.discard(peer)
-            self._most -= 1
+        if is_refusal and peer not in self._spoke:
+            self._voters.discard(peer)
         if peer not in self._candidates:
             return []
         self._candidates.discard(peer)
@@ -174,10 +174,10 @@ class GroupBuilding:
         return self._go_on()
 
     def join(self, peer: PeerId) -> None:
-        """A peer that was not expected sends keys."""
-        if peer not in self._candidates:
-            self._candidates.add(peer)
-            self._most += 1
+        """A node takes part, expected or not."""
+        self._candidates.add(peer)
+        self._voters.add(peer)
+        self._spoke.add(peer)
 
     def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
         """Take a part of this stage."""
@@ -291,13 +291,12 @@ class GroupBuilding:
 
     def _to(self, attempt: int) -> None:
         self.attempt, self.group = attempt, None
-        self._are_out, self._held, self._wanted = False, set(), set()
+        self._are_out, self._held, self._wanted, self._came = False, set(), set(), set()
 
     def _take_keys(self, sender: PeerId, attempt: int, part: KeysPart) -> list[Effect]:
-        self._never_spoke.discard(sender)
-        if attempt < self.attempt:
-            return []
-        if self.has_begun:
+        if attempt < self.attempt or self.has_begun:
+            self._voters.add(sender)
+            self._spoke.add(sender)
             return []
         self.join(sender)
         self._keys.setdefault(attempt, {}).setdefault(sender, part)
@@ -337,8 +336,7 @@ class GroupBuilding:
             self._key, self.attempt, leader, bases.pop(), members, threshold(len(members), self._part_away)
         )
         if self._me not in members:
-            if self.has_started:
-                self.left_out = text("the nodes of the secure sum are others: this node's keys came too late")
+            self.left_out = text("the nodes of the secure sum are others: this node's keys came too late")
             return []
         self._wanted = members.keys() - {self._me}
         request = MakeShares(members, self.group.threshold)
@@ -349,9 +347,8 @@ class GroupBuilding:
         if self.group is None or not self._are_out:
             return []
         came = self._shares.get((self.attempt, self.group.id), {})
-        ripe = [peer for peer in sorted(came) if peer in self._wanted]
-        for_later = {peer: text_ for peer, text_ in came.items() if peer not in ripe}
-        self._shares[self.attempt, self.group.id] = for_later
+        ripe = [peer for peer in sorted(came) if peer in self._wanted - self._came]
+        self._came |= set(ripe)
         return [SecureStep(self._key, self.attempt, TakeShares(peer, came[peer])) for peer in ripe]
 
     def _hold(self) -> list[Effect]:

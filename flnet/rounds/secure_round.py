@@ -11,8 +11,8 @@ from collections.abc import Collection, Set
 from dataclasses import replace
 
 from flnet.errors import ParamsRefused, StaleRound
-from flnet.params.params import Digest, Params, PeerId
-from flnet.protocol.effects import CancelWork, Effect, Publish, Send
+from flnet.params.params import Digest, Params, PeerId, Schema
+from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Publish, Send, SetTimer
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -23,6 +23,7 @@ from flnet.protocol.events import (
     PeerLost,
     SecurePartReceived,
     SecureStepDone,
+    SendFailed,
     TimerFired,
     Trained,
     TrainingFailed,
@@ -45,6 +46,8 @@ from flnet.rounds.secure_sum import SecureSum
 from flnet.rounds.series import Opening
 from flnet.rounds.steps import Phase
 from flnet.text import text
+
+AGAIN, MOST_AGAIN = 1.0, 8.0  # seconds until what did not reach a peer is said again
 
 
 class SecureRound(Round):
@@ -76,6 +79,8 @@ class SecureRound(Round):
         self._downloads: dict[str, ParamsDownload] = {}
         self._own: Update | None = None  # as it was trained, without its parameters
         self._is_grouped = False
+        self._unheard: set[PeerId] = set()  # whom a part of the conversation did not reach
+        self._again_timer, self._again_in = f"secure-again:{key.number}:{key.initiator}", AGAIN
         self._reference: Digest | None = None  # of the model that the initiator started the round from
         if self._held.model is not None and self._held.digest is not None:
             self.sum.refer_to(self._held.digest, self._held.current.shared)
@@ -132,7 +137,8 @@ class SecureRound(Round):
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
         """Stop the work of the round, and forget its secrets."""
-        return [*super().leave(successor), *([] if self.is_past else self.sum.forget())]
+        left = super().leave(successor)
+        return left if self.is_past else [*left, *self.sum.forget(), CancelTimer(self._again_timer)]
 
     def _received(self, event: Event) -> list[Effect]:
         match event:
@@ -144,6 +150,10 @@ class SecureRound(Round):
                 return self.sum.done(event.attempt, event.result)
             case TimerFired(name) if name in self.sum.timers:
                 return self.sum.timer_fired(name)
+            case SendFailed(peer, SecureSumMessage.path):
+                return self._not_sent(peer)
+            case TimerFired(name) if name == self._again_timer:
+                return self._send_again()
             case PeerLost(peer):
                 return [*super().receive(event), *self.sum.leave(peer)]
             case Fetched() | FetchFailed() | TimerFired() if self._downloads:
@@ -247,7 +257,7 @@ class SecureRound(Round):
             effects = [*effects, *self._fetch_lacking()]
             if self.gathering.closed is None:
                 effects += self.gathering.close(Closing.COMPLETE)
-        if self.sum.failure and self.phase in OPEN:
+        if self.sum.failure and not self.sum.is_asked and self.phase in OPEN:
             return [*effects, *self._give_up(self.sum.failure)]
         return effects
 
@@ -277,37 +287,36 @@ class SecureRound(Round):
 
     def _fetch_lacking(self) -> list[Effect]:
         """Download the masked updates that this node does not have, from any member that accepted them."""
-        effects: list[Effect] = []
-        group = self.sum.group
+        group, form = self.sum.group, self.gathering.form()
         assert group is not None
-        for peer, digest in self.sum.lacking:
-            if digest in self._downloads:
-                continue
-            sources = {member for member in (peer, *group.members) if member in self._peers.here}
+        wanted: dict[str, Schema | None] = {digest: form for _, digest in self.sum.lacking}
+        if self.sum.lacks_reference:
+            wanted[group.base] = None
+        effects: list[Effect] = []
+        for digest in wanted.keys() - self._downloads.keys():
+            sources = group.members.keys() & self._peers.here
             timer, patience = f"masked:{digest[:16]}", self._settings.waits.average / 2
-            form, me = self.gathering.form(), self._settings.my_id
-            download = ParamsDownload(
-                self.key, Digest(digest), timer, me, sources, patience, self._fetching_masked, form
-            )
+            me, tell = self._settings.my_id, self._fetching_masked
+            download = ParamsDownload(self.key, Digest(digest), timer, me, sources, patience, tell, wanted[digest])
             self._downloads[digest] = download
             effects += download.start()
         return effects
 
     def _fetching_masked(self, peer: PeerId) -> Publish:
-        words = text("fetching a masked update from {peer}", peer)
+        words = text("fetching what the sum of round {number} lacks from {peer}", self.key.number, peer)
         return self._tell("fetching", words, peer=peer)
 
     def _downloading(self, event: Event) -> list[Effect]:
-        effects: list[Effect] = []
+        group = self.sum.group
+        assert group is not None
+        effects = [effect for download in self._downloads.values() for effect in download.receive(event)]
+        came = {digest: d.params for digest, d in self._downloads.items() if d.params is not None}
         for peer, digest in self.sum.lacking:
-            download = self._downloads.get(digest)
-            if download is None:
-                continue
-            effects += download.receive(event)
-            if download.params is not None:
-                group = self.sum.group
-                update = Update(peer, self.key, download.params, group=group.id if group else "")
+            if digest in came:
+                update = Update(peer, self.key, came[digest], group=group.id)
                 effects += self.sum.replace(update, digest)
+        if self.sum.lacks_reference and group.base in came:
+            effects += self.sum.refer_to(Digest(group.base), came[group.base])
         return [*effects, *super().receive(event)]
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
@@ -324,6 +333,17 @@ class SecureRound(Round):
         exchange = super()._new_exchange()
         exchange.only_hears()
         return exchange
+
+    def _not_sent(self, peer: PeerId) -> list[Effect]:
+        """A part did not reach a peer: repeat it soon. The whole mesh may be waiting for this node's share."""
+        is_waiting = bool(self._unheard)
+        self._unheard.add(peer)
+        return [] if is_waiting else [SetTimer(self._again_timer, self._again_in)]
+
+    def _send_again(self) -> list[Effect]:
+        peers, self._unheard = self._unheard & self._peers.here, set()
+        self._again_in = min(2 * self._again_in, MOST_AGAIN)
+        return [effect for peer in sorted(peers) for effect in self.sum.say_again(peer)]
 
     def _send_part(self, to: Collection[PeerId] | None, attempt: int, part: SecurePart) -> list[Effect]:
         peers = self._peers.here if to is None else set(to) & self._peers.here

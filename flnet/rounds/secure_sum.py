@@ -77,7 +77,7 @@ class SecureSum:
         """
         self.key, self.is_asked = key, False
         self._me, self._patience, self._send = me, patience, send
-        self.building = GroupBuilding(key, me, candidates, part_away, patience / 4, self._say)
+        self.building = GroupBuilding(key, me, candidates, part_away, patience / 2, self._say)
         self.vote_timer = f"secure-vote:{key.number}:{key.initiator}"
         self.open_timer = f"secure-sum:{key.number}:{key.initiator}"
         self._said: list[tuple[PeerId | None, int, SecurePart]] = []
@@ -161,9 +161,10 @@ class SecureSum:
             self._vectors[peer] = digest, update
         return self._go_on()
 
-    def refer_to(self, digest: Digest, params: Params) -> None:
+    def refer_to(self, digest: Digest, params: Params) -> list[Effect]:
         """This may be the model from which the members count their changes."""
         self._references.setdefault(digest, params)
+        return self._go_on()
 
     def reference(self, digest: Digest | None) -> Params:
         """A model that was referred to."""
@@ -172,7 +173,12 @@ class SecureSum:
     def find(self, digest: str) -> Params | None:
         """The parameters of the masked update with this digest, if it is here."""
         held = (update for known, update in self._vectors.values() if known == digest and update is not None)
-        return next((update.params for update in held), None)
+        return next((update.params for update in held), self._references.get(digest))
+
+    @property
+    def lacks_reference(self) -> bool:
+        """Whether the model is not here from which the members count their changes."""
+        return self.group is not None and self.group.base not in self._references
 
     def begin(self, group: str) -> list[Effect]:
         """A masked update of this group came: its sum has begun."""

@@ -67,12 +67,17 @@ def check_one_model(cluster: Cluster) -> None:
         raise InvariantBroken(f"after a clean round the nodes hold models {models}")
 
 
-def check_closed_by_all(cluster: Cluster, number: int) -> None:
+def check_closed_by_all(cluster: Cluster, number: int, *, was_disturbed: bool = False) -> None:
     """Check that every live node has averaged this round with the updates of all live nodes that were chosen.
 
     Updates may be missing that were offered and could not be fetched, or come from a slow node and count later,
     or were left out by every node that had the same updates because they moved too far. (Trainings move at
     random here, so another update may have moved by next to nothing.) A node that came too late may take the average.
+    A node that could not be reached while the group of a secure sum formed is not in it.
+
+    Args:
+        number: of the round.
+        was_disturbed: whether a node could not be reached for a while.
 
     Raises:
         InvariantBroken: a node closed the round without a peer.
@@ -94,7 +99,8 @@ def check_closed_by_all(cluster: Cluster, number: int) -> None:
             continue  # the ledger has checked it
         averaging = node.job.round.gathering if node.job.round else None
         reasons = averaging.declined if averaging is not None else {}
-        named = {name for name, why in reasons.items() if "could not be fetched" in why}
+        excuses = ("could not be fetched", *(("the secure sum",) if was_disturbed else ()))
+        named = {name for name, why in reasons.items() if any(words in why for words in excuses)}
         named |= {name for name in names if f"{name}: {LATE}" in record.outcome}
         chosen = names if record.chosen is None else names & set(record.chosen)
         by_all = set.intersection(*_refused_alike(refused, node.id))
@@ -317,7 +323,7 @@ class Play:
             victim = cluster.nodes[names[(seed + 1) % len(names)]]
             self.actions.disturb(self.schedule.ending, victim, seed % 97 / 97)
         self._close()
-        check_closed_by_all(cluster, number)
+        check_closed_by_all(cluster, number, was_disturbed=bool(self.schedule.ending))
         if not self.schedule.ending:  # otherwise an update may have reached only some nodes
             check_one_model(cluster)
 
