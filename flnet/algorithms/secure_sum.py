@@ -371,6 +371,20 @@ def nonsense(name: str) -> str:
     )
 
 
+def check_norm(squares: Total, most: float) -> float:
+    """The L2 norm of a mean change, from its squares.
+
+    Raises:
+        ValueError: it is above `most`.
+    """
+    norm = math.sqrt(squares.value)
+    if not norm <= most:
+        raise ValueError(
+            text("the mean change has length {norm}; at most {most} is accepted", f"{norm:.4g}", f"{most:.4g}")
+        )
+    return norm
+
+
 def weight_of(weighting: Weighting, examples: int, labels: int = 1) -> int:
     """The weight of a node in the mean: 1 if it has examples; its examples; its examples times its labels."""
     if weighting == "agg0":
@@ -506,15 +520,7 @@ class MeanTerms:
             raise ValueError(nonsense("weights"))
         squares = Total(longest(self._schema))
         arrays = {name: self._mean(name, total[place], weight, squares) for name, place in self._places()}
-        norm = math.sqrt(squares.value)
-        if not norm <= most_norm:
-            raise ValueError(
-                text(
-                    "the mean change has length {norm}; at most {most} is accepted",
-                    f"{norm:.4g}",
-                    f"{most_norm:.4g}",
-                )
-            )
+        norm = check_norm(squares, most_norm)
         params = self._schema.conform({name: arrays[name] for name in self._schema.specs})
         return Mean(params, weight, norm, self.error(weight))
 
