@@ -257,7 +257,7 @@ class SumSecrets:
                 group.
             LocalError: this node has not made its own shares.
         """
-        group = self._fixed_group()
+        group = self.group
         if sender == self._me or sender not in group.members:
             raise InvalidMessage(text("{peer} is no other member of this secure sum", repr(sender)))
         if sender in self._shares:
@@ -294,7 +294,7 @@ class SumSecrets:
         Raises:
             LocalError: it was masked before, a sum was opened, or `among` is no sufficient part of the group.
         """
-        group = self._fixed_group()
+        group = self.group
         if self._own is None or self._revealed is not None:
             raise LocalError(text("a vector was masked in this sum before, or the sum was opened"))
         chosen = self._part_of(group.names if among is None else among, group)
@@ -325,7 +325,7 @@ class SumSecrets:
         Raises:
             LocalError: it revealed for another set before, or the set is no sufficient part of the group.
         """
-        group = self._fixed_group()
+        group = self.group
         chosen = self._part_of(self._masked or group.names if among is None else among, group)
         if self._masked not in (None, chosen):
             raise LocalError(text("this sum was masked among other members"))
@@ -343,7 +343,13 @@ class SumSecrets:
         self._revealed = self._revealed or (inside, chosen, given)
         return self._revealed[2]
 
-    def _fixed_group(self) -> Group:
+    @property
+    def group(self) -> Group:
+        """The members, once this node has made shares for them.
+
+        Raises:
+            LocalError: it has not.
+        """
         if self._group is None:
             raise LocalError(text("the members of this sum are not fixed yet"))
         return self._group
@@ -398,7 +404,7 @@ def unmask(
         InvalidMessage: a secret cannot be rebuilt: too few members gave a share of it, or too many of these are wrong.
     """
     inside, outside = sorted(contributors), sorted({*(group.names if among is None else among)} - {*contributors})
-    shares, rebuilt = _Shares(group, revealed), []
+    shares, rebuilt = GatheredShares(group, revealed), []
     for owner in inside:
         seed = shares.secret(owner, "self")
         rebuilt.append((group.self_key(owner, seed), -1))
@@ -408,16 +414,27 @@ def unmask(
     return Unmasked(with_streams(total, rebuilt), frozenset(shares.suspects))
 
 
-class _Shares:
-    """Rebuilds secrets from shares, of which some may be wrong."""
+class GatheredShares:
+    """Rebuilds secrets from the shares that members revealed, of which some may be wrong.
+
+    Attributes:
+        suspects: as in `Unmasked`, of the secrets so far.
+    """
 
     def __init__(self, group: Group, revealed: Mapping[str, Mapping[str, Revealed]]) -> None:
+        """Args:
+        revealed: by holder and owner; those who are no members do not count.
+        """
         self._group = group
         self._revealed = {name: revealed[name] for name in group.names if name in revealed}
         self.suspects: set[str] = set()
 
     def secret(self, owner: str, kind: Kind) -> bytes:
-        """The seed or the mask key of this member."""
+        """The seed ("self") or the mask key ("pair") of this member.
+
+        Raises:
+            InvalidMessage: too few shares of it are here, or too many of them are wrong.
+        """
         points = self._points(owner, kind)
         least = self._group.threshold
         if len(points) < least:

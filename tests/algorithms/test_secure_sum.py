@@ -372,7 +372,9 @@ def test_a_wrong_mean_is_refused_in_words(call: Callable[[], object], words: str
 def test_pooled_counts_of_fed_mt_go_through_the_mean() -> None:
     """They are arrays of the model that agg0 averages: parts of a node's rows, and whether it counted."""
     rows, counts = 1000, [np.array([[40, 2], [1, 60]]), np.array([[300, 10], [20, 500]])]
-    base = params(**{POOLED: np.zeros((2, 2), np.float32), POOLING: [0.0], JOINED: [0.0]})
+    base = Params(
+        {POOLED: np.zeros((2, 2), np.float32), **dict.fromkeys((POOLING, JOINED), np.zeros(1, np.float32))}
+    )
     terms = MeanTerms(Schema.of(base), base, 3, "agg0")
     updates = [{POOLED: (some / rows).astype(np.float32), POOLING: np.ones(1, np.float32)} for some in counts]
     joined = [np.ones(1, np.float32), np.zeros(1, np.float32)]
