@@ -293,6 +293,7 @@ class SumSecrets:
 
         Raises:
             LocalError: it was masked before, a sum was opened, or `among` is no sufficient part of the group.
+            ValueError: the vector has another dtype or more dimensions.
         """
         group = self.group
         if self._own is None or self._revealed is not None:
@@ -505,7 +506,18 @@ def with_streams(vector: Numbers, streams: Sequence[tuple[bytes, int]]) -> Numbe
     Args:
         vector: uint32 or uint64, one dimension; not changed.
         streams: key of 32 bytes, used for nothing else, and sign.
+
+    Raises:
+        ValueError: the vector has another dtype or more dimensions.
     """
+    if vector.ndim != 1 or vector.dtype not in (np.uint32, np.uint64):
+        raise ValueError(
+            text(
+                "an array of {dtype} with shape {shape}; expected a vector of uint32 or uint64",
+                vector.dtype,
+                vector.shape,
+            )
+        )
     result = np.array(vector)
     little = result.dtype.newbyteorder("<")
     zeros, room = memoryview(bytes(_BLOCK)), bytearray(_BLOCK)

@@ -302,11 +302,15 @@ def test_whole_numbers_and_truth_values_get_the_rounded_mean_of_their_changes() 
 
 
 def test_large_numbers_stay_finite() -> None:
+    """Rounding takes the mean beyond the largest float32."""
     most = float(np.finfo(np.float32).max)
-    base = params(w=[most, -most, 0.0])
-    terms = MeanTerms(Schema.of(base), base, 2, "agg0")
+    step = 8 * most / FixedPoint(32, 1000).unit
+    base = params(w=[most - 0.6 * step, -most, 0.0])
+    terms = MeanTerms(Schema.of(base), base, 1000, "agg0")
     sent = terms.encode({"w": np.array([most, -most, most], np.float32)}, 1)
-    assert np.isfinite(terms.decode(sent.numbers, 1).params["w"]).all()
+    mean = terms.decode(sent.numbers, 1).params["w"]
+    assert mean[:2].tolist() == [np.float32(most), np.float32(-most)]
+    assert mean[2] == pytest.approx(most, rel=1e-4)
 
 
 def test_equal_sums_give_equal_bits_whoever_made_them() -> None:

@@ -167,6 +167,25 @@ def test_the_mean_through_masks_and_shares_is_the_plain_one(seed: int) -> None:
     must_equal(found, terms.decode(opened.numbers, len(inside)))
 
 
+def test_the_keys_of_two_members_agree_and_every_purpose_and_direction_has_its_own() -> None:
+    """Nonces are 0, so one key for two messages would show both."""
+    group = meet(3, seed=2).group
+    random, private = Random(2), {}
+    for name in group.names:
+        _, *keys = (random.randbytes(32) for _ in range(3))
+        private[name] = [X25519PrivateKey.from_private_bytes(key) for key in keys]
+    one, other, third = group.names
+    (share, mask), (their_share, their_mask) = private[one], private[other]
+    there, back = group.share_key(share, other, one, other), group.share_key(share, other, other, one)
+    assert there == group.share_key(their_share, one, one, other)
+    assert back == group.share_key(their_share, one, other, one)
+    assert group.pair_key(one, mask, other) == group.pair_key(other, their_mask, one)
+    seed = bytes(32)
+    keys = [there, back, group.pair_key(one, mask, other), group.pair_key(one, mask, third)]
+    keys += [group.self_key(name, seed) for name in group.names]
+    assert len({*keys}) == len(keys)
+
+
 def test_each_mask_is_the_stream_of_its_key_with_the_sign_of_the_pair() -> None:
     group = meet(2, seed=1).group
     random = Random(1)
@@ -353,6 +372,14 @@ def test_masks_are_for_one_vector() -> None:
         one.mask(VECTOR)
 
 
+@pytest.mark.parametrize(
+    "wrong", [np.zeros(3), np.zeros(3, np.int32), np.zeros((3, 1), np.uint32), np.zeros(3, np.uint16)]
+)
+def test_only_vectors_of_whole_numbers_are_masked(wrong: Any) -> None:
+    with pytest.raises(ValueError, match="expected a vector of uint32 or uint64"):
+        meet(2).nodes["node-00"].mask(wrong)
+
+
 def differs_as(one: Numbers, other: Numbers, inputs: Numbers) -> bool:
     """What a reused mask shows: two masked vectors differ as their inputs do."""
     return bool((one - other == inputs).all())
@@ -500,6 +527,20 @@ def test_a_wrong_share_changes_nothing_and_its_giver_is_suspected(
     assert (opened.numbers == VECTOR * np.uint32(4)).all()
 
 
+@pytest.mark.parametrize(
+    "change", [other_number, lambda share: replace(share, kind="self")], ids=["number", "kind"]
+)
+def test_a_wrong_share_of_a_vanished_node_changes_nothing(change: Callable[[Revealed], Revealed]) -> None:
+    nodes = meet(10)
+    inside = nodes.names[2:]
+    total = total_of(nodes.masked(VECTOR, inside))
+    revealed: dict[str, Mapping[str, Revealed]] = nodes.reveal(inside)
+    revealed["node-03"] = {**revealed["node-03"], "node-00": change(revealed["node-03"]["node-00"])}
+    opened = unmask(total, nodes.group, inside, revealed)
+    assert opened.suspects == {"node-03"}
+    assert (opened.numbers == VECTOR * np.uint32(8)).all()
+
+
 def test_several_liars_of_thirty_are_found_in_bounded_work() -> None:
     nodes = meet(30)
     total = total_of(nodes.masked(VECTOR[:10]))
@@ -552,6 +593,7 @@ LOW_ORDER = (bytes(32), bytes([1, *bytes(31)]), bytes.fromhex("ec" + "ff" * 30 +
         (base64.b64encode(bytes(range(95))).decode(), "no base64 of 96 bytes"),
         (base64.b64encode(bytes(range(97))).decode(), "no base64 of 96 bytes"),
         (base64.b64encode(bytes(range(96))).decode() + "\n", "no base64 of 96 bytes"),
+        (base64.b64encode(bytes(range(96))).decode() + "==", "no base64 of 96 bytes"),
         *((base64.b64encode(key + b"\2" * 64).decode(), "no secret can be agreed on") for key in LOW_ORDER),
         *(
             (base64.b64encode(b"\2" * 32 + key + b"\2" * 32).decode(), "no secret can be agreed")
