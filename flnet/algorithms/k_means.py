@@ -40,7 +40,7 @@ from flnet.algorithms.secure_sum import (
     Terms,
     check_norm,
     cut_to,
-    nonsense,
+    impossible,
 )
 from flnet.params.arithmetic import Total
 from flnet.params.params import Array, Params, Schema
@@ -447,12 +447,12 @@ class ClusterTerms:
         sums = self._terms.decode(total, contributors)
         counts = sums[COUNTS]
         if (counts < 0).any():
-            raise ValueError(nonsense(COUNTS))
+            raise ValueError(impossible(COUNTS))
         rows = np.maximum(counts, 1)[:, None]
         moved = np.where(counts[:, None] > 0, sums[CENTROIDS] * self._most_rows / rows, 0.0)
         error = self.fixed.step(self.bound) * self._most_rows
         if (np.abs(moved) > self.bound + error / rows).any():
-            raise ValueError(nonsense(CENTROIDS))
+            raise ValueError(impossible(CENTROIDS))
         squares = Total(moved.size)
         squares.add(np.ravel(moved * moved))
         norm = check_norm(squares, most_norm)

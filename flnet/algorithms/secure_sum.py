@@ -330,7 +330,7 @@ class Terms:
             part = total[self._places[name]].reshape(term.shape)
             most = int(term.bound) if term.whole else self.fixed.unit
             if beyond(part.view(self.fixed.signed), contributors * most):
-                raise ValueError(nonsense(name))
+                raise ValueError(impossible(name))
             sums[name] = (
                 part.view(self.fixed.signed).astype(np.int64)
                 if term.whole
@@ -364,7 +364,7 @@ def beyond(numbers: Array, most: int) -> bool:
     return bool(numbers.size) and (int(numbers.max()) > most or int(numbers.min()) < -most)
 
 
-def nonsense(name: str) -> str:
+def impossible(name: str) -> str:
     """The words for a sum that honest nodes cannot make."""
     return text(
         "the sum of {name} is beyond what its nodes may send: one of them did not send its update", repr(name)
@@ -517,7 +517,7 @@ class MeanTerms:
         if weight == 0:
             raise ValueError(text("nobody has examples: there is no mean of the updates in this sum"))
         if not 0 < weight <= contributors * self.cap:
-            raise ValueError(nonsense("weights"))
+            raise ValueError(impossible("weights"))
         squares = Total(longest(self._schema))
         arrays = {name: self._mean(name, total[place], weight, squares) for name, place in self._places()}
         norm = check_norm(squares, most_norm)
@@ -534,7 +534,7 @@ class MeanTerms:
             moved = self.fixed.decode(total[block], bound)
             np.multiply(moved, self.cap / weight, out=moved)
             if max(-float(moved.min()), float(moved.max())) > most:
-                raise ValueError(nonsense(name))
+                raise ValueError(impossible(name))
             if counted:
                 squares.add(np.multiply(moved, moved))
             if mean.dtype.kind != "f":

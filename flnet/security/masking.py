@@ -58,7 +58,7 @@ def bound_to(label: str, *fields: str | int | bytes) -> bytes:
     """Fields as bytes that no other label or fields give: each has its length before it."""
     parts = [
         field if isinstance(field, bytes) else str(field).encode()
-        for field in ("flnet secure sum 1", label, *fields)
+        for field in ("flnet-secure-sum-1", label, *fields)
     ]
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
@@ -161,11 +161,11 @@ class Group:
 
     def self_key(self, owner: str, seed: bytes) -> bytes:
         """The key of the stream that is the self mask of this member."""
-        return self._derived(seed, "self mask", owner)
+        return self._derived(seed, "self-mask", owner)
 
     def pair_key(self, me: str, mine: X25519PrivateKey, other: str) -> bytes:
         """The key of the stream that is the mask of these two members, the same for both."""
-        return self._derived(_agreed(mine, self.members[other].mask_key), "pair mask", *sorted((me, other)))
+        return self._derived(_agreed(mine, self.members[other].mask_key), "pair-mask", *sorted((me, other)))
 
     def share_key(self, mine: X25519PrivateKey, other: str, sender: str, receiver: str) -> bytes:
         """The key under which the shares of `sender` travel to `receiver`; `other` is the one that is not me."""
