@@ -296,6 +296,7 @@ class SumSecrets:
             ValueError: the vector has another dtype or more dimensions.
         """
         group = self.group
+        _check_vector(vector)  # before the secrets are used up
         if self._own is None or self._revealed is not None:
             raise LocalError(text("a vector was masked in this sum before, or the sum was opened"))
         chosen = self._part_of(group.names if among is None else among, group)
@@ -510,14 +511,7 @@ def with_streams(vector: Numbers, streams: Sequence[tuple[bytes, int]]) -> Numbe
     Raises:
         ValueError: the vector has another dtype or more dimensions.
     """
-    if vector.ndim != 1 or vector.dtype not in (np.uint32, np.uint64):
-        raise ValueError(
-            text(
-                "an array of {dtype} with shape {shape}; expected a vector of uint32 or uint64",
-                vector.dtype,
-                vector.shape,
-            )
-        )
+    _check_vector(vector)
     result = np.array(vector)
     little = result.dtype.newbyteorder("<")
     zeros, room = memoryview(bytes(_BLOCK)), bytearray(_BLOCK)
@@ -529,6 +523,17 @@ def with_streams(vector: Numbers, streams: Sequence[tuple[bytes, int]]) -> Numbe
             stream.update_into(zeros[: part.nbytes], room)
             add_signed(part, np.frombuffer(room, little, part.size), sign)
     return result
+
+
+def _check_vector(vector: Numbers) -> None:
+    if vector.ndim != 1 or vector.dtype not in (np.uint32, np.uint64):
+        raise ValueError(
+            text(
+                "an array of {dtype} with shape {shape}; expected a vector of uint32 or uint64",
+                vector.dtype,
+                vector.shape,
+            )
+        )
 
 
 def _agreed(mine: X25519PrivateKey, theirs: bytes) -> bytes:

@@ -375,8 +375,10 @@ def test_masks_are_for_one_vector() -> None:
     "wrong", [np.zeros(3), np.zeros(3, np.int32), np.zeros((3, 1), np.uint32), np.zeros(3, np.uint16)]
 )
 def test_only_vectors_of_whole_numbers_are_masked(wrong: Any) -> None:
+    one = meet(2).nodes["node-00"]
     with pytest.raises(ValueError, match="expected a vector of uint32 or uint64"):
-        meet(2).nodes["node-00"].mask(wrong)
+        one.mask(wrong)
+    assert one.mask(VECTOR).shape == VECTOR.shape  # nothing was used up
 
 
 def differs_as(one: Numbers, other: Numbers, inputs: Numbers) -> bool:
