@@ -577,6 +577,26 @@ class Settings(PlaceSettings):
             )
         return self
 
+    @model_validator(mode="after")
+    def _rules_of_secure_sums(self) -> Self:
+        if not self.aggregation.startswith("secure"):
+            return self
+        conflicts = {
+            "FLNET_ROUNDS=asynchronous merges single versions of peers": self.rounds == "asynchronous",
+            "FLNET_MAX_STALENESS lets single updates count in a later round": self.max_staleness > 0,
+            "FLNET_LEAVE_ONE_OUT averages without each peer in turn": self.leave_one_out,
+            "FLNET_MAX_UPDATE_NORM compares single updates": "max_update_norm" in self.model_fields_set
+            and self.max_update_norm > 0,
+            f"FLNET_WIRE={self.wire} rounds the numbers of single updates": self.wire in ("float16", "int8"),
+        }
+        found = [why for why, holds in conflicts.items() if holds]
+        if found:
+            raise ValueError(
+                f"FLNET_AGGREGATION={self.aggregation} shows only the sum of the updates, but {' and '.join(found)}: "
+                "leave one of the two away"
+            )
+        return self
+
     @property
     def folder(self) -> Path:
         """The state folder of this node."""

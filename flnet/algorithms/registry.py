@@ -14,12 +14,12 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, get_args
 
 from flnet.aggregation.base import MERGING, AggregationRule, Filter, Secure
 from flnet.aggregation.centered_clipping import STEPS, centered_clipping
 from flnet.aggregation.consistency import KINDS, consistency
-from flnet.aggregation.fed_avg import fed_avg
+from flnet.aggregation.fed_avg import Weighting, fed_avg
 from flnet.aggregation.fed_opt import adaptive, fed_avg_m
 from flnet.aggregation.krum import bulyan, krum, multi_krum
 from flnet.aggregation.median import geometric_median, median
@@ -28,10 +28,12 @@ from flnet.aggregation.trimmed_mean import DEFAULT_PART, trimmed_mean, winsorise
 from flnet.algorithms.apfl import Adaptive
 from flnet.algorithms.fed_prox import Proximal
 from flnet.algorithms.fl_protector import Increment
-from flnet.algorithms.k_means import k_means
+from flnet.algorithms.k_means import ClusterTerms, k_means
 from flnet.algorithms.scaffold import Controlled, scaffold
+from flnet.algorithms.secure_sum import MeanTerms
 from flnet.algorithms.wrapper import overrides
 from flnet.params.blob import Memory, fresh
+from flnet.params.params import Params, Schema
 from flnet.text import text
 from flnet.trainer import Method, Trainer, TrainerError
 
@@ -48,7 +50,8 @@ _ABOVE_0_UP_TO_1 = "(1|(?=[0-9.]*[1-9])0[.][0-9]{1,9})"
 _BELOW_HALF = "0[.][0-4][0-9]{0,8}"
 _HOSTILE = "[0-9]{1,3}"
 _COUNT = "[1-9][0-9]{0,2}"
-SECURE, SUMS = "secure", ("agg0", "agg1", "agg2")  # what masked updates can be merged by
+SECURE, MEANS = "secure", ("agg0", "agg1", "agg2")
+SUMS = (*MEANS, "k-means")  # by which masked updates can be merged
 _SECURE = f"{SECURE}(:(?P<part>0([.][0-4][0-9]{{0,3}})?)(:(?P<bits>32|64))?)?"
 
 
@@ -204,8 +207,9 @@ def _secure(masked: str, others: list[str], memory: Memory) -> AggregationRule:
         ValueError: the rule needs single updates, or the numbers after "secure" are none.
     """
     others = others or [USUAL]
-    if len(others) > 1 or others[0] not in SUMS:
-        needs = next((part for part in others if part not in SUMS), others[0])
+    unfit = [part for part in others if part.split(":")[0] not in SUMS]
+    if unfit or len(others) > 1:
+        needs = (unfit or others)[0]
         raise ValueError(
             f"{needs} looks at single updates, and secure sums show none of them, only their sum: expected secure, "
             "secure,agg0, secure,agg1 or secure,agg2"
@@ -234,6 +238,25 @@ def _offered() -> str:
     """All rules with examples of their arguments, and the filters."""
     *most, last = [example for entry in RULES.values() for example in entry.examples or (entry.name,)]
     return f"{', '.join(most)} or {last}, after clip, clip:2.5 or cosine, with commas between"
+
+
+def sum_terms(rule: AggregationRule, schema: Schema, base: Params, nodes: int) -> MeanTerms | ClusterTerms:
+    """How updates become vectors of a secure sum, and their sum a model again.
+
+    Args:
+        rule: whose updates are masked.
+        base: from which changes are counted.
+        nodes: how many nodes the sum may have at most.
+
+    Raises:
+        ValueError: the arrays are not those of the rule.
+    """
+    assert rule.secure is not None
+    name, *arguments = rule.name.rpartition(",")[2].split(":")
+    if name == "k-means":
+        return ClusterTerms(schema, base, nodes, float(arguments[0]) if arguments else 1.0, bits=rule.secure.bits)
+    weighting = next(mean for mean in get_args(Weighting) if mean == name)
+    return MeanTerms(schema, base, nodes, weighting, bits=rule.secure.bits)
 
 
 def check_rule(text: str) -> str:

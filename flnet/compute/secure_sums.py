@@ -9,7 +9,8 @@ from collections.abc import Callable
 import numpy as np
 
 from flnet.aggregation.base import AggregationRule, Merged
-from flnet.algorithms.secure_sum import MeanTerms, Numbers
+from flnet.algorithms.registry import sum_terms
+from flnet.algorithms.secure_sum import Numbers
 from flnet.errors import FlnetError, PeerError
 from flnet.params.params import Params, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Average, SecureStep
@@ -85,8 +86,8 @@ class SecureSums:
         for update in effect.updates:
             np.add(total, update.params[MASKED], out=total)
         unmasked = unmask(total, group, opened.contributors, _revealed(opened))
-        terms = _terms(schema, opened.base, len(opened.members), rule)
-        mean = terms.decode(unmasked.numbers, len(opened.contributors), most_norm)
+        terms = sum_terms(rule, schema, opened.base, len(opened.members))
+        mean = terms.decode(unmasked.numbers[: terms.size], len(opened.contributors), most_norm)
         suspects = ", ".join(sorted(unmasked.suspects))
         note = text("shares that do not fit came of {names}", suspects) if suspects else ""
         return Merged(mean.params, note=note)
@@ -125,14 +126,18 @@ class SecureSums:
     def _mask(
         self, own: SumSecrets, request: MaskUpdate, schema: Schema, rule: AggregationRule, nodes: int
     ) -> UpdateMasked:
-        terms = _terms(schema, request.base, nodes, rule)
+        terms = sum_terms(rule, schema, request.base, nodes)
         contribution = terms.encode(request.params, request.examples, request.labels)
         notes = []
         if contribution.cut:
             notes.append(text("{count} numbers of the update were out of range and were cut", contribution.cut))
         if contribution.weight_cut:
-            notes.append(text("the update counts for {count} examples, the most that a sum takes", terms.cap))
-        params = Params({MASKED: own.mask(contribution.numbers)})
+            most = text("the update counts for {count}, the most that a sum takes of a node", contribution.weight)
+            notes.append(most)
+        numbers = contribution.numbers
+        if terms.size < 1 + schema.numbers:  # all masked updates of a model have one form
+            numbers = np.append(numbers, np.zeros(1 + schema.numbers - terms.size, numbers.dtype))
+        params = Params({MASKED: own.mask(numbers)})
         assert params.digest  # computed here, where it does not hold up the event loop
         return UpdateMasked(params, joined(notes) if notes else "")
 
@@ -144,12 +149,6 @@ class SecureSums:
         for place in [place for place in held if place[0] == key]:
             del held[place]
             self._sizes.pop((trainer, *place), None)
-
-
-def _terms(schema: Schema, base: Params, nodes: int, rule: AggregationRule) -> MeanTerms:
-    assert rule.secure is not None
-    weighting = rule.name.rpartition(",")[2]
-    return MeanTerms(schema, base, nodes, weighting, bits=rule.secure.bits)  # type: ignore[arg-type]
 
 
 def _revealed(opened: OpenedSum) -> dict[str, dict[str, Revealed]]:

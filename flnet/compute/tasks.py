@@ -9,13 +9,13 @@ import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING
 
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running, note_of_lateness
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
 from flnet.algorithms.registry import parse_rule
 from flnet.compute.queue import ComputeQueue
-from flnet.compute.secure_sums import SecureSums
 from flnet.compute.verbs import (
     EvaluateRequest,
     FitRequest,
@@ -70,6 +70,9 @@ from flnet.rounds.base import AnyJob
 from flnet.security.signatures import NodeKey
 from flnet.text import joined, text
 from flnet.trainer import Fit
+
+if TYPE_CHECKING:
+    from flnet.compute.secure_sums import SecureSums
 
 _ARITHMETIC = (FlnetError, ArithmeticError, ValueError, MemoryError)
 
@@ -135,7 +138,7 @@ class ComputeTasks:
         self._job_of, self._encoding = job_of, encoding
         self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
         self._signer = signer
-        self._secure_sums = SecureSums(me, mesh)
+        self._mesh = mesh
         self._sums: dict[TrainerId, _Sum] = {}
         self._lost: dict[TrainerId, _Lost] = {}
         self._residuals: dict[TrainerId, Params] = {}  # of the newest update that was sent
@@ -216,6 +219,12 @@ class ComputeTasks:
                 merged.note,
             )
             return Averaged(effect.key, merged.params, seconds, *verdict)
+
+    @cached_property
+    def _secure_sums(self) -> SecureSums:
+        from flnet.compute.secure_sums import SecureSums  # noqa: PLC0415 - cryptography takes 9 MB
+
+        return SecureSums(self._me, self._mesh)
 
     async def secure_step(self, trainer: TrainerId, effect: SecureStep) -> Event | None:
         """Do a step of a secure sum with this node's secrets; None if nothing follows from it."""
@@ -312,8 +321,8 @@ class ComputeTasks:
 
     def _rule(self, trainer: TrainerId) -> AggregationRule:
         settings = self._job_of(trainer).settings
-        own = settings.needed_rule or settings.rules.by_person
-        return self._made(own) if own else self._usual
+        is_own = settings.needed_rule or settings.rules.by_person
+        return self._made(settings.rule) if is_own else self._usual
 
     def _begun(self, trainer: TrainerId, key: RoundKey, screening: Screening) -> _Sum:
         begin = self._rule(trainer).running

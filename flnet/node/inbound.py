@@ -147,12 +147,10 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case AskVersion() as m:
             return m.trainer, VersionReceived(version_of(m, m.sender, m.round, m.trainer), _stated(m))
         case SecureSumMessage() as m:
-            key = RoundKey(m.round, PeerId(m.initiator or m.sender))
-            return m.trainer, SecurePartReceived(m.sender, key, m.attempt, m.part, _stated(m))
+            return m.trainer, SecurePartReceived(m.sender, _key_of(m), m.attempt, m.part, _stated(m))
         case VerticalMessage() as m:
-            key, arrays = RoundKey(m.round, PeerId(m.initiator or m.sender)), packet.params or Params()
-            said = (m.session, m.number, m.parts, arrays, m.federated_learning_params)
-            return m.trainer, VerticalReceived(m.sender, key, *said)
+            said = (m.session, m.number, m.parts, packet.params or Params(), m.federated_learning_params)
+            return m.trainer, VerticalReceived(m.sender, _key_of(m), *said)
     raise TypeError(f"{type(packet.message).__name__} is no request")
 
 
@@ -237,6 +235,10 @@ def _stated(message: JobMessage) -> Mapping[str, str] | None:
 def _key(message: ModelParams) -> RoundKey:
     """A caller of the thesis' form names no initiator; the job knows whose round is open."""
     return RoundKey(message.round, PeerId(message.initiator or ""))
+
+
+def _key_of(message: JobMessage) -> RoundKey:
+    return RoundKey(message.round, PeerId(message.initiator or message.sender))
 
 
 def _params(packet: Packet) -> Params:

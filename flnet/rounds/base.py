@@ -536,16 +536,19 @@ class BaseJob(ABC, Generic[R_co]):
             case Prepared():
                 return self._prepared(event)
             case PrepareFailed(reason):
-                self._unready, self._trouble = Phase.NO_DATA, reason
-                self.inbox.take_asked()
-                self.snapshot.put_off()
-                words = text("{trainer} takes part in no round: {reason}", self.settings.trainer, reason)
-                dropped = self.series.drop_asked(reason)
-                return [*dropped, *([self.save()] if dropped else []), Publish("no_data", words)]
+                return self._prepare_failed(reason)
             case DataChanged():
                 self.arrivals.announce(event)
                 return []
         return self._steered(event)
+
+    def _prepare_failed(self, reason: str) -> list[Effect]:
+        self._unready, self._trouble = Phase.NO_DATA, reason
+        self.inbox.take_asked()
+        self.snapshot.put_off()
+        words = text("{trainer} takes part in no round: {reason}", self.settings.trainer, reason)
+        dropped = self.series.drop_asked(reason)
+        return [*dropped, *([self.save()] if dropped else []), Publish("no_data", words)]
 
     def _steered(self, event: Event) -> list[Effect]:
         """Handle what a person or a schedule requests between rounds."""
@@ -687,6 +690,8 @@ class BaseJob(ABC, Generic[R_co]):
     def _prepared(self, event: Prepared) -> list[Effect]:
         """Restore, after the trainer was loaded, the state that an earlier run saved."""
         self.settings.declare(event.declaration)
+        if why := self.settings.rule_trouble:
+            return self._prepare_failed(why)
         self._unready, self._trouble = None, self.held.begin(Model.initial(event), self.snapshot.before) or None
         label, source = event.declaration.label, event.declaration.data.get("source", "")
         return [*self._go_on(), self.save(), Publish("ready", text("{label} is ready: {source}", label, source))]
@@ -786,6 +791,12 @@ class BaseJob(ABC, Generic[R_co]):
         if any(parse_rule(rule).changes_training for rule in (before, event.merging)):
             raise InvalidMessage(
                 text("scaffold changes local training too: set FLNET_AGGREGATION and start the node again")
+            )
+        if any(parse_rule(rule).secure for rule in (before, event.merging)):
+            raise InvalidMessage(
+                text(
+                    "whether updates are masked is decided when a node starts: set FLNET_AGGREGATION and start it again"
+                )
             )
         if self.phase is not Phase.IDLE or self.series.pending is not None or self.series.is_under_way:
             raise JobBusy(

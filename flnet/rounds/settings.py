@@ -148,18 +148,34 @@ class JobSettings:
 
     @property
     def rule(self) -> str:
-        """The aggregation rule in use, that which the trainer needs before that of the node."""
-        return self.needed_rule or self.rules.merging
+        """The aggregation rule in use, that which the trainer needs before that of the node; masked where that is."""
+        needed, usual = self.needed_rule, self.rules.merging
+        if not needed:
+            return usual
+        return needed if self.secure is None or self.rule_trouble else self._masked(needed)
+
+    def _masked(self, rule: str) -> str:
+        return f"{self.rules.merging.split(',')[0]},{rule}"
+
+    @property
+    def rule_trouble(self) -> str:
+        """Why the trainer cannot be used under the aggregation rule of this node; empty if it can."""
+        if self.needed_rule and self.secure is not None:
+            try:
+                _parsed(self._masked(self.needed_rule))
+            except ValueError as exc:
+                return text("its trainer needs another rule than FLNET_AGGREGATION names: {reason}", exc)
+        return ""
 
     @property
     def stated(self) -> Mapping[str, str]:
         """The values that must be equal on all nodes, in addition to those of the trainer; empty for defaults."""
-        return {**self.rules.stated(), **({MERGING: self.needed_rule} if self.needed_rule else {})}
+        return {**self.rules.stated(), **({MERGING: self.rule} if self.needed_rule else {})}
 
     @property
     def secure(self) -> Secure | None:
         """How updates are masked, so that only their sum can be opened; None where they are not."""
-        return _parsed(self.rule).secure
+        return _parsed(self.rules.merging).secure
 
     @property
     def shared_memory(self) -> SharedMemory | None:

@@ -263,6 +263,10 @@ SECURE: Mapping[Phase, Mapping[type, Set[Phase]]] = {
     else {**row, **{event: row.get(event, frozenset()) | {phase, P.AVERAGING} | _JOINS for event in _SUM}}
     for phase, row in LEGAL.items()
 }
+SECURE = {  # a trainer that is loaded may need updates one by one
+    phase: {**row, Prepared: row[Prepared] | {P.NO_DATA}} if Prepared in row else row
+    for phase, row in SECURE.items()
+}
 
 _WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
 _FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing

@@ -1,0 +1,149 @@
+"""The vote on the contributors of a secure sum: no two sets are ever settled, and one is if a quorum can talk."""
+
+from __future__ import annotations
+
+from collections import deque
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flnet.params.params import PeerId
+from flnet.protocol.secure_sum import AcceptPart, PreparePart, ProposePart
+from flnet.rounds.contributor_vote import Contributors, ContributorVote, Said, contributors_of
+
+GROUP = "0" * 64
+
+
+def members(count: int) -> list[PeerId]:
+    return [PeerId(f"n{number:02}") for number in range(count)]
+
+
+def some(*names: str) -> Contributors:
+    return contributors_of({name: f"{name}1".encode().hex().rjust(64, "0") for name in names})
+
+
+class Members:
+    """Members of a vote, and the messages between them, which a test delivers, loses and repeats."""
+
+    def __init__(self, count: int, quorum: int, least: int = 1) -> None:
+        names = members(count)
+        self.votes = {
+            name: ContributorVote(name, GROUP, names, quorum, lambda chosen: len(chosen) >= least)
+            for name in names
+        }
+        self.under_way: deque[tuple[PeerId, PeerId, object]] = deque()
+
+    def say(self, sender: PeerId, said: list[Said]) -> None:
+        for to, part in said:
+            receivers = [to] if to is not None else [name for name in self.votes if name != sender]
+            self.under_way += [(sender, receiver, part) for receiver in receivers]
+
+    def deliver(self, place: int = 0, *, again: bool = False) -> None:
+        sender, receiver, part = self.under_way[place]
+        if not again:
+            del self.under_way[place]
+        self.say(receiver, self.votes[receiver].receive(sender, part))  # type: ignore[arg-type]
+
+    def deliver_all(self) -> None:
+        while self.under_way:
+            self.deliver()
+
+    @property
+    def settled(self) -> set[Contributors]:
+        return {vote.settled for vote in self.votes.values() if vote.settled is not None}
+
+
+def test_members_that_all_have_everything_settle_it_with_one_message_each() -> None:
+    mesh = Members(4, 3)
+    everyone = some(*mesh.votes)
+    for name, vote in mesh.votes.items():
+        mesh.say(name, vote.accept_all(everyone))
+    assert len(mesh.under_way) == 4 * 3
+    mesh.deliver_all()
+    assert all(vote.settled == everyone for vote in mesh.votes.values())
+
+
+def test_a_leader_settles_what_it_holds() -> None:
+    mesh = Members(4, 3)
+    mesh.say(PeerId("n01"), mesh.votes[PeerId("n01")].lead(some("n00", "n01", "n02")))
+    mesh.deliver_all()
+    assert mesh.settled == {some("n00", "n01", "n02")}
+
+
+def test_a_leader_proposes_what_was_accepted_before_it_asked() -> None:
+    mesh = Members(4, 3)
+    everyone = some(*mesh.votes)
+    first = mesh.votes[PeerId("n03")].accept_all(everyone)  # nobody hears it
+    assert first
+    mesh.say(PeerId("n00"), mesh.votes[PeerId("n00")].lead(some("n00", "n01", "n02")))
+    mesh.under_way = deque(message for message in mesh.under_way if message[1] != PeerId("n02"))
+    mesh.deliver_all()
+    assert mesh.settled == {everyone}
+
+
+def test_a_member_that_promised_accepts_nothing_under_a_lower_ballot() -> None:
+    vote = ContributorVote(PeerId("n01"), GROUP, members(4), 3, lambda chosen: True)
+    high = PreparePart(group=GROUP, ballot=9)
+    low = ProposePart(group=GROUP, ballot=5, contributors=dict(some("n00", "n01", "n02")))
+    assert vote.receive(PeerId("n00"), high)
+    assert vote.receive(PeerId("n02"), low) == []
+    assert vote.accept_all(some("n00")) == []
+
+
+def test_who_is_no_member_is_not_heard_and_does_not_vote() -> None:
+    vote = ContributorVote(PeerId("x"), GROUP, members(3), 2, lambda chosen: True)
+    chosen: dict[str, str] = {str(peer): digest for peer, digest in some("n00", "n01")}
+    accept = AcceptPart(group=GROUP, ballot=0, contributors=chosen)
+    assert vote.accept_all(some("n00", "n01")) == []
+    assert vote.receive(PeerId("n00"), accept) == []
+    vote.receive(PeerId("y"), accept)
+    assert vote.settled is None
+    vote.receive(PeerId("n01"), accept)
+    assert vote.settled == some("n00", "n01")
+
+
+def test_what_a_member_holds_for_unsound_is_not_accepted() -> None:
+    mesh = Members(3, 2, least=2)
+    mesh.say(PeerId("n00"), mesh.votes[PeerId("n00")].lead(some("n00")))
+    mesh.deliver_all()
+    assert mesh.settled == set()
+
+
+@pytest.mark.parametrize("quorum", [3, 4])
+def test_a_new_leader_counts_on_from_the_highest_ballot(quorum: int) -> None:
+    mesh = Members(5, quorum)
+    for name in ("n04", "n00", "n04", "n02"):
+        said = mesh.votes[PeerId(name)].lead(some("n00", "n01", "n02"))
+        ballots = [part.ballot for _, part in said]
+        assert len(set(ballots)) <= 1
+        mesh.say(PeerId(name), said)
+        mesh.deliver_all()
+    assert mesh.settled == {some("n00", "n01", "n02")}
+
+
+@given(st.integers(2, 7), st.integers(0, 2**32))
+def test_no_schedule_of_losses_and_leaders_settles_two_sets(count: int, seed: int) -> None:
+    rng = Random(seed)
+    mesh = Members(count, count // 2 + 1)
+    names = list(mesh.votes)
+    for _ in range(80):
+        drawn = rng.random()
+        name = rng.choice(names)
+        if drawn < 0.1:
+            mesh.say(name, mesh.votes[name].accept_all(some(*names)))
+        elif drawn < 0.25:
+            mesh.say(name, mesh.votes[name].lead(some(*rng.sample(names, rng.randint(1, count)))))
+        elif mesh.under_way and drawn < 0.35:
+            del mesh.under_way[rng.randrange(len(mesh.under_way))]
+        elif mesh.under_way:
+            mesh.deliver(rng.randrange(len(mesh.under_way)), again=rng.random() < 0.2)
+        assert len(mesh.settled) <= 1
+    before = mesh.settled
+    mesh.under_way.clear()
+    for name in (names[0], names[0]):  # whoever leads once all can talk settles it, and nothing else
+        mesh.say(name, mesh.votes[name].lead(some(*names)))
+        mesh.deliver_all()
+    assert len(mesh.settled) == 1
+    assert before <= mesh.settled
