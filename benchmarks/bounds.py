@@ -24,6 +24,9 @@ BOUNDS = {
     "alignment.seconds": 60.0,
     "alignment.memory": 300.0,  # MB
     "split": 3.0,
+    "secure.time": 1.6,
+    "secure.bytes": 1.1,
+    "secure.recovery": 3.0,
     "page.paint": 1000.0,  # ms
     "page.weight": 200.0,  # kB
     "page.event": 1000.0,  # ms

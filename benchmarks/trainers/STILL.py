@@ -1,18 +1,20 @@
 """A trainer whose training and measuring cost nothing, so that what is left of a round is flnet's own.
 
-BENCH_STILL_BYTES says how large its model is. Every training changes one number, so no two updates are equal.
+BENCH_STILL_BYTES says how large its model is, and BENCH_STILL_SECONDS how long a training waits. Every training changes
+one number, so no two updates are equal.
 """
 
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 
 import numpy as np
 
 from flnet.trainer import Array, DataInfo, Fit, Score, Task, Trainer, TrainerSettings
 
-BYTES = "BENCH_STILL_BYTES"
+BYTES, SECONDS = "BENCH_STILL_BYTES", "BENCH_STILL_SECONDS"
 
 
 class Still(Trainer):
@@ -37,6 +39,7 @@ class Still(Trainer):
     def fit(self, task: Task) -> Fit:
         """One number changes."""
         self._done += 1
+        time.sleep(float(os.environ.get(SECONDS, "0")))
         array = self._arrays[self._done % 2]
         array[0] = 0.001 * self._shard + 1e-6 * self._done
         return Fit({"weight": array}, examples=100)

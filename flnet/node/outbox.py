@@ -73,6 +73,7 @@ from flnet.protocol.messages import (
     RoundReply,
     VersionReply,
 )
+from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import VerticalMessage, VerticalReply
 from flnet.security.claims import ClaimSigner
@@ -363,7 +364,7 @@ class Outbox:
             return
         if not self._members.settled(peer):  # else it tells nothing new
             self._deliver(None, ContactMade(peer))
-        is_counted = packet.params is not None or isinstance(message, VerticalMessage)
+        is_counted = packet.params is not None or isinstance(message, SecureSumMessage | VerticalMessage)
         if is_counted and reply.status < BAD_REQUEST:
             self._traffic.sent(owner, key, len(body))
         if event := await self._outcome(peer, message, key, reply):
