@@ -174,7 +174,7 @@ def _losses(score: Array, y: Array) -> Array:
 
 def _pixels(images: Array) -> Array:
     """Bytes (n, 28, 28) as rows of numbers in [0, 1], (n, 784)."""
-    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
+    return images.reshape(-1, SIDE * SIDE).astype(np.float32) / np.float32(255)
 
 
 def _sigmoid(score: Array) -> Array:

@@ -32,7 +32,7 @@ def hidden_mean(
     Returns:
         (*shape) for each array.
     """
-    squares = [np.square(rows, dtype=np.float64).reshape(len(rows), -1).sum(1) for rows in gradients.values()]
+    squares = [np.square(g, dtype=np.float64).sum(tuple(range(1, g.ndim))) for g in gradients.values()]
     shares = privacy.clip / np.maximum(np.sqrt(sum(squares)), privacy.clip)
     mean = {}
     for name, rows in gradients.items():
