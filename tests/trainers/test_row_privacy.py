@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -200,23 +201,17 @@ def test_gradients_of_rows_are_those_of_backward_passes_row_by_row(trainers: dic
 def test_opacus_by_itself_gives_the_same_step(trainers: dict[str, Trainer]) -> None:
     """Opacus with its own gradients of rows, by hooks on modules, and its own optimiser."""
 
-    class Net(torch.nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.conv1 = torch.nn.Conv2d(1, 16, 3, padding=1)
-            self.conv2 = torch.nn.Conv2d(16, 64, 3, padding=1)
-            self.dense, self.output = torch.nn.Linear(64 * 49, 32), torch.nn.Linear(32, 10)
-
-        def forward(self, x: Any) -> Any:
-            for block in (self.conv1, self.conv2):
-                x = torch.nn.functional.max_pool2d(block(x).relu(), 2)
-            return self.output(self.dense(x.flatten(1)).relu())
-
+    nn = torch.nn
+    layers = {
+        **{"conv1": nn.Conv2d(1, 16, 3, padding=1), "relu1": nn.ReLU(), "pool1": nn.MaxPool2d(2)},
+        **{"conv2": nn.Conv2d(16, 64, 3, padding=1), "relu2": nn.ReLU(), "pool2": nn.MaxPool2d(2)},
+        **{"flat": nn.Flatten(), "dense": nn.Linear(64 * 49, 32), "relu3": nn.ReLU(), "output": nn.Linear(32, 10)},
+    }
     trainer = trainers["MNIST"]
     task = task_of(trainer, RowPrivacy(0.0, 0.5))
     steps = trainer.gradients(task)
     assert isinstance(steps, Steps)
-    net = Net()
+    net = nn.Sequential(OrderedDict(layers))
     net.load_state_dict({name: torch.tensor(value) for name, value in task.params.items()})
     module = opacus.GradSampleModule(net)
     plain = torch.optim.SGD(module.parameters(), lr=task.hyper.u)
@@ -225,7 +220,7 @@ def test_opacus_by_itself_gives_the_same_step(trainers: dict[str, Trainer]) -> N
         plain, noise_multiplier=0.0, max_grad_norm=0.5, expected_batch_size=count
     )
     x, y = steps._read(torch.arange(count))
-    torch.nn.functional.cross_entropy(module(x.requires_grad_()), y).backward()  # or its hooks warn
+    nn.functional.cross_entropy(module(x.requires_grad_()), y).backward()  # or its hooks warn
     private.step()
     assert_alike(trainer.fit(task).params, {n: v.detach().numpy() for n, v in net.state_dict().items()})
 
