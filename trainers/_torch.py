@@ -130,7 +130,7 @@ class Steps(Generic[B]):
         """All steps, by gradient descent with momentum, or so that single rows are hidden.
 
         Raises:
-            TrainerError: rows are to be hidden, and are not drawn for that.
+            TrainerError: rows are to be hidden, and are not drawn for that, or Opacus is not installed.
         """
         if task.row_privacy is not None:
             return self._hidden(task, task.row_privacy)
@@ -150,8 +150,12 @@ class Steps(Generic[B]):
         return self._fit(learned, done, losses / done)
 
     def _hidden(self, task: Task, privacy: RowPrivacy) -> Fit:
-        from ._row_privacy import descend_hidden  # noqa: PLC0415  it takes an extra that few nodes have
-
+        try:
+            from ._row_privacy import descend_hidden  # noqa: PLC0415  it takes an extra that few nodes have
+        except ModuleNotFoundError as exc:
+            raise TrainerError(
+                text('hiding single rows in PyTorch needs {module}: pip install "flnet[privacy]"', exc.name)
+            ) from exc
         if not isinstance(self._batches, Drawn):
             raise TrainerError(
                 text("this training cannot hide single rows: its batches do not draw each row alone")

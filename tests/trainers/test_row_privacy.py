@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
@@ -314,6 +315,15 @@ def test_batches_of_another_kind_are_refused(trainers: dict[str, Trainer]) -> No
     assert isinstance(steps, Steps)
     with pytest.raises(TrainerError, match="its batches do not draw each row alone"):
         steps.descended(task)
+
+
+def test_without_opacus_a_training_says_what_to_install(
+    trainers: dict[str, Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "trainers._row_privacy", None)
+    with pytest.raises(TrainerError, match=r"needs .*: pip install \"flnet\[privacy\]\""):
+        trainers["MNIST"].fit(task_of(trainers["MNIST"], OPEN))
+    assert trainers["MNIST_3_7"].fit(task_of(trainers["MNIST_3_7"], OPEN)).noisy  # numpy needs nothing
 
 
 def test_the_trainers_that_words_name_are_those_that_can() -> None:
