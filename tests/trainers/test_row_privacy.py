@@ -15,10 +15,11 @@ import pytest
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
 opacus = pytest.importorskip("opacus", reason="Opacus is not installed: pip install flnet[privacy]")
 
+from flnet.algorithms.registry import with_method  # noqa: E402
 from flnet.algorithms.row_privacy import SHIPPED, hidden_mean  # noqa: E402
 from flnet.params.params import Array, Params  # noqa: E402
 from flnet.protocol.messages import HyperParams  # noqa: E402
-from flnet.trainer import NoisySteps, RowPrivacy, Task, Trainer, TrainerError, TrainerSettings  # noqa: E402
+from flnet.trainer import Method, NoisySteps, RowPrivacy, Task, Trainer, TrainerError, TrainerSettings  # noqa: E402
 from tests.datasets.own_files import class_folders, csv_file, images, table, two_clouds  # noqa: E402
 from tests.datasets.own_files import node as own_node  # noqa: E402
 from tests.trainers.domain_files import written as write_domains  # noqa: E402
@@ -324,6 +325,19 @@ def test_without_opacus_a_training_says_what_to_install(
     with pytest.raises(TrainerError, match=r"needs .*: pip install \"flnet\[privacy\]\""):
         trainers["MNIST"].fit(task_of(trainers["MNIST"], OPEN))
     assert trainers["MNIST_3_7"].fit(task_of(trainers["MNIST_3_7"], OPEN)).noisy  # numpy needs nothing
+
+
+def test_shipped_trainers_are_taken_unless_own_rows_scale_their_columns(
+    trainers: dict[str, Trainer], tmp_path: Path
+) -> None:
+    told = Method(row_privacy=True)
+    for name in {*SHIPPED, "images"} & trainers.keys():
+        assert with_method(trainers[name], told, 0, name) is trainers[name]
+    with pytest.raises(TrainerError, match="mean and spread of all own rows"):
+        with_method(trainers["table"], told, 0, "table")
+    csv_file(tmp_path / "t.csv", ["a", "b", "y"], two_clouds())
+    stated = make_own(table(scale={"a": [0.0, 2.0], "b": [0.0, 2.0]}), own_node(tmp_path))
+    assert with_method(stated, told, 0, "table") is stated
 
 
 def test_the_trainers_that_words_name_are_those_that_can() -> None:
