@@ -52,24 +52,7 @@ def must_hide_rows(trainer: Trainer, method: Method, seed: int, name: str) -> No
     Raises:
         TrainerError: this trainer, or this method with it, would not; says what would.
     """
-    if method.controls or method.kind == "apfl":
-        other = "FLNET_AGGREGATION=scaffold" if method.controls else "FLNET_PERSONAL_MODEL=apfl"
-        raise TrainerError(
-            text(
-                "{setting} and {other} do not go together: the second one makes its own steps of training, which have "
-                "no noise; leave one of them away (FLNET_PERSONAL_MODEL=increment goes with rows)",
-                SETTING,
-                other,
-            )
-        )
-    if isinstance(trainer, Wrapped):
-        raise TrainerError(
-            text(
-                "{setting} and FLNET_LABELS do not go together: where nodes label differently, rows are mixed with "
-                "each other and counted; leave one of them away",
-                SETTING,
-            )
-        )
+    _refuse_combinations(trainer, method)
     offered = text("{names} and trainers without code (TOML files)", ", ".join(SHIPPED))
     if buffers := trainer.buffers or usual_buffers(trainer.initial_params(seed)):
         raise TrainerError(
@@ -92,6 +75,28 @@ def must_hide_rows(trainer: Trainer, method: Method, seed: int, name: str) -> No
             )
         )
     _refuse_leaks(trainer, name)
+
+
+def _refuse_combinations(trainer: Trainer, method: Method) -> None:
+    """Refuse methods around the trainer that make steps without noise, or mix rows."""
+    if method.controls or method.kind == "apfl":
+        other = "FLNET_AGGREGATION=scaffold" if method.controls else "FLNET_PERSONAL_MODEL=apfl"
+        raise TrainerError(
+            text(
+                "{setting} and {other} do not go together: the second one makes its own steps of training, which have "
+                "no noise; leave one of them away (FLNET_PERSONAL_MODEL=increment goes with rows)",
+                SETTING,
+                other,
+            )
+        )
+    if isinstance(trainer, Wrapped):
+        raise TrainerError(
+            text(
+                "{setting} and FLNET_LABELS do not go together: where nodes label differently, rows are mixed with "
+                "each other and counted; leave one of them away",
+                SETTING,
+            )
+        )
 
 
 def _refuse_leaks(trainer: Trainer, name: str) -> None:
