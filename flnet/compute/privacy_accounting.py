@@ -19,7 +19,7 @@ from typing import Any, Literal
 from flnet.algorithms.differential_privacy import parse_privacy
 from flnet.errors import SettingsError
 from flnet.protocol.updates import Release
-from flnet.rounds.privacy_budget import PrivacyPlan, Spent
+from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.settings import Settings
 
 Accountant = Literal["rdp", "pld"]

@@ -5,71 +5,25 @@ node that dies in between has counted an update that nobody got, and never the o
 update again costs nothing. An update without enough noise for the promise is counted too: it ends the budget.
 
 Budgets have names. A person begins another one by naming it in FLNET_PRIVACY_BUDGET; what was spent under the other
-names is kept. The cost of what was spent is computed by a function that the plan contains, because it needs a library.
+names is kept.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from flnet.algorithms.differential_privacy import Privacy, row_schedule
 from flnet.params.params import Digest
 from flnet.protocol.effects import Publish
-from flnet.protocol.events import Declaration
-from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import Release
+from flnet.rounds.privacy_plan import FIRST, PrivacyPlan, Spent
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.text import text
 
-FIRST = "main"  # the budget of a node whose settings name none
 SLACK = 1e-9  # relative; sums of the same terms in another order are no overspending
 MOST_LEFT = 1_000_000  # rounds; more are not counted
-Spent = tuple[tuple[Release, int], ...]  # releases, each with how often it was made, sorted
-
-
-@dataclass(frozen=True)
-class PrivacyPlan:
-    """What the settings of a node promise, and what it takes to keep it.
-
-    Attributes:
-        rounds: trainings that the budget is planned for.
-        budget: its name.
-        cost: the epsilon of what was spent, at the delta of the promise.
-        calibrate: the least noise multiplier at which so many trainings of a sampling rate and a number of steps cost the
-            epsilon of the promise.
-    """
-
-    privacy: Privacy
-    rounds: int
-    cost: Callable[[Spent], float]
-    calibrate: Callable[[float, int], float]
-    budget: str = FIRST
-
-    def release(self, hyper: HyperParams, rows: int) -> Release:
-        """What a training is to add.
-
-        Args:
-            rows: training rows of this node.
-
-        Raises:
-            ValueError: there are no rows, for a promise about rows.
-        """
-        schedule = row_schedule(rows, hyper.b, hyper.e) if self.privacy.level == "rows" else (1.0, 1)
-        return Release(self.privacy.level, self.calibrate(*schedule), *schedule)
-
-    def refusal(self, declared: Declaration) -> str:
-        """Why the trainer cannot train under this promise; empty if it can."""
-        if declared.merging:
-            return text(
-                "its updates are made for the aggregation rule {rule}, and FLNET_PRIVACY protects changes of a model "
-                "only; leave one of the two away",
-                declared.merging,
-            )
-        return ""
-
 
 @dataclass
 class _Account:
