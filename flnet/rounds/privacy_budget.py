@@ -25,6 +25,7 @@ from flnet.text import text
 SLACK = 1e-9  # relative; sums of the same terms in another order are no overspending
 MOST_LEFT = 1_000_000  # rounds; more are not counted
 
+
 @dataclass
 class _Account:
     """What was spent under one name.
@@ -176,11 +177,17 @@ class PrivacyBudget:
             "rounds_left": 0 if spent is None else _rounds_left(plan, spent, release),
         }
 
-    def record(self) -> Mapping[str, Any] | None:
-        """What the record of a round says of the own update, after it was counted."""
+    def record(self, release: Release | None) -> Mapping[str, Any] | None:
+        """What the record of a round says of the own update, after it was counted.
+
+        Args:
+            release: the noise in it.
+        """
         view = self.view()
-        names = ("level", "epsilon", "delta", "clip", "budget", "spent", "noise_multiplier")
-        return None if view is None else {name: view[name] for name in names}
+        if view is None or release is None:
+            return None
+        names = ("level", "epsilon", "delta", "clip", "budget", "spent")
+        return {**{name: view[name] for name in names}, "noise_multiplier": release.noise_multiplier}
 
     # --- restarts
 

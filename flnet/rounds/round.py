@@ -560,7 +560,7 @@ class Round(BaseRound):
         record = self.record
         record.pre_accuracy, record.examples = event.accuracy, event.examples
         record.seconds["train"], record.metrics["before"] = event.seconds, event.metrics
-        record.privacy = self._budget.record()
+        record.privacy = self._budget.record(event.release)
 
     def _note_time(self, word: Word) -> None:
         """Record the duration of a node's training in this round, as the node states it."""

@@ -197,7 +197,9 @@ class VerticalView(View):
 class PrivacyView(View):
     """What this node promises of its updates, and what they have spent of it."""
 
-    level: Literal["node", "rows"] = Field(description="whether all rows of the node are hidden together, or each row")
+    level: Literal["node", "rows"] = Field(
+        description="whether all rows of the node are hidden together, or each row"
+    )
     epsilon: float = Field(description="epsilon of the promise")
     delta: float = Field(description="delta of the promise")
     clip: float = Field(description="L2 norm to which updates, or gradients of rows, are shortened")
