@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from flnet.aggregation.base import RoundStart
 from flnet.aggregation.fed_avg import fed_avg
 from flnet.algorithms.differential_privacy import Privacy
-from flnet.errors import PeerError
+from flnet.errors import JobBusy, PeerError
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, CancelTimer, Effect, Evaluate, Save, Send, SetTimer, Train
 from flnet.protocol.events import (
@@ -31,14 +31,14 @@ from flnet.protocol.events import (
     Trained,
     TrainingFailed,
 )
-from flnet.protocol.messages import ModelParams
+from flnet.protocol.messages import ModelParams, StartTraining
 from flnet.protocol.updates import Release
 from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import key, params
-from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared
-from tests.rounds.scenarios import Lasting, slow
+from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, refuses
+from tests.rounds.scenarios import Lasting
 
 NODE = Release("node", 2.0)
 
@@ -77,18 +77,28 @@ class Private(Lasting):
 
     def end(self, number: int) -> None:
         """The updates of the peers come, and the round goes to its end."""
+        self.end_but_last(number)
+        assert self.phase is Phase.IDLE
+
+    def end_but_last(self, number: int) -> None:
+        """The same, where another round may follow."""
         for name in "ac":
             self.hear(came(name, number, "b"))
         self.average()
         self.measure()
         for name in "ac":
             self.hear(ClaimReceived(claim(name, number, accuracy=0.1)))
-        assert self.phase is Phase.IDLE
 
     def begin_again(self, changed: Rules) -> list[Effect]:
         """Restart the node with other settings."""
         self.rules = changed
         return self.restart()
+
+    def slowed(self) -> Private:
+        """Of this node it is known that it takes ten times as long as its peers."""
+        for name, seconds in (("a", 1.0), ("b", 10.0), ("c", 1.0)):
+            self.job.peers.paces.note(PeerId(name), seconds, 1)
+        return self
 
     @property
     def spent(self) -> float | None:
@@ -155,8 +165,7 @@ def test_a_restart_before_the_save_has_sent_nothing_and_the_training_done_again_
 
 
 def test_an_update_that_is_a_round_late_is_counted_once_when_it_is_sent() -> None:
-    job = Private(rules=rules(staleness=2))
-    slow(job)
+    job = Private(rules=rules(staleness=2)).slowed()
     job.hear(asked("a"))
     assert job.said(ModelParams).late
     for name in "ac":
@@ -169,9 +178,22 @@ def test_an_update_that_is_a_round_late_is_counted_once_when_it_is_sent() -> Non
     assert (job.updates, job.spent) == (1, 1.0)
 
 
+def test_a_late_update_that_is_sent_again_in_another_start_of_the_round_is_counted_once() -> None:
+    job = Private(rules=rules(1, staleness=2)).slowed()
+    job.hear(asked("a"))
+    for name in "ac":
+        job.hear(came(name, 0))
+    job.average()
+    job.hear(Trained(key(0), params(w=(3, 3)), 4, 0.5, seconds=10.0, release=NODE))
+    job.hear(asked("c", 1))
+    first = job.one(Send).params
+    job.hear(asked("a", 1))
+    assert job.one(Send).params == first == params(w=(3, 3))
+    assert (job.updates, job.spent) == (1, 1.0)
+
+
 def test_a_late_update_that_the_budget_does_not_allow_is_not_sent() -> None:
-    job = Private(rules=rules(staleness=2))
-    slow(job)
+    job = Private(rules=rules(staleness=2)).slowed()
     job.hear(asked("a"))
     for name in "ac":
         job.hear(came(name, 0))
@@ -200,6 +222,25 @@ def test_a_node_whose_budget_is_spent_sits_out_before_it_trains_and_says_why_and
     job.hear(came("c", 2))
     job.average()
     assert job.w == [1.0, 1.0] and job.updates == 2
+
+
+def test_a_node_whose_budget_is_spent_starts_no_rounds_and_says_why() -> None:
+    job = Private(rules=rules(1))
+    job.play(0, 1.0)
+    refusal = refuses(job, RoundTriggered(), JobBusy)
+    assert (
+        str(refusal)
+        == "T starts no rounds here: its privacy budget is spent: epsilon 1 of 1, and 2 with one more update"
+    )
+
+
+def test_a_series_of_a_node_goes_on_for_the_others_when_its_budget_is_spent() -> None:
+    job = Private(rules=rules(1))
+    job.hear(RoundTriggered(2))
+    job.train()
+    job.end_but_last(0)
+    assert job.phase is Phase.GATHERING and job.said(StartTraining).round == 1
+    assert "its privacy budget is spent" in (job.said(ModelParams).declined or "")
 
 
 def test_an_update_that_cost_more_than_planned_is_not_sent() -> None:
@@ -250,6 +291,7 @@ def test_updates_without_noise_end_the_budget_in_which_they_left_and_another_nam
     job = Private(rules=rules(3))
     job.play(0, 1.0)
     job.begin_again(Rules())
+    job.meet("a")
     job.hear(RoundTriggered())
     job.train((8, 8), release=None)
     assert job.one(Send).params is not None  # nothing is promised
@@ -395,7 +437,7 @@ class World:
         """All that may happen next."""
         number, current = self.number, self.bench.job.key
         by = current.initiator if current else "a"
-        refused = SendRefused(PeerId("a"), ModelParams.path, current or key(0), 409, "late", error="stale_round")
+        refused = SendRefused(PeerId("a"), ModelParams.path, current or key(0), 409, "stale_round", "late")
         events: list[Event] = [
             RoundTriggered(),
             asked("a", number + 1),
@@ -444,7 +486,7 @@ def claim_of(name: str, number: int) -> ClaimReceived:
 @hypothesis_settings(max_examples=300, deadline=None)
 def test_no_path_sends_an_update_that_was_not_counted_and_saved(steps: list[int]) -> None:
     world = World()
-    slow(world.bench)
+    world.bench.slowed()
     for step in steps:
         actions = world.actions()
         actions[step % len(actions)]()
