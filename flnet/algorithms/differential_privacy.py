@@ -227,7 +227,9 @@ def _discrete_laplace(count: int, scale: int, words: Words) -> Whole:
         going = going[_decays(np.ones(going.size, np.int64), 1, words)]
         high[going] += 1
     size, is_negative = low + scale * high, _uniform(low.size, 2, words) == 1
-    once: Whole = np.where(is_negative, -size, size)[~(is_negative & (size == 0))]  # or 0 would come twice as often
+    once: Whole = np.where(is_negative, -size, size)[
+        ~(is_negative & (size == 0))
+    ]  # or 0 would come twice as often
     return once
 
 

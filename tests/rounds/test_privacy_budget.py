@@ -300,7 +300,7 @@ def test_updates_without_noise_end_the_budget_in_which_they_left_and_another_nam
     assert "updates left this node without the noise" in job.job.budget.exhausted
     job.begin_again(rules(3, budget="second"))
     assert job.published["privacy_budget_begun"].startswith("a new privacy budget of T begins: second")
-    assert (job.spent, job.job.budget.exhausted) == (0.0, "")
+    assert job.spent == 0.0 and not job.job.budget.exhausted
     job.restart()
     assert "privacy_budget_begun" not in job.published
     job.begin_again(rules(3))
@@ -462,14 +462,14 @@ class World:
             rules(2, budget="other"),
         ]
         return [
-            *(lambda event=event: self.hear(event) for event in events),  # type: ignore[misc]
+            *(lambda event=event: self.hear(event) for event in events),
             self.finish,
             self.finish,
             self.finish,
             self.fire,
             self.crash,
             self.fail,
-            *(lambda change=change: self.begin_again(change) for change in changes),  # type: ignore[misc]
+            *(lambda change=change: self.begin_again(change) for change in changes),
         ]
 
     def fail(self) -> None:

@@ -108,6 +108,7 @@ class SpentView(View):
     budget: str = Field(description="name of the budget")
     spent: float | None = Field(description="epsilon of all updates counted in this budget, this one included")
     noise_multiplier: float
+    words: str = Field(description="all this in a sentence")
 
 
 class RoundView(View):
