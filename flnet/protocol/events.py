@@ -206,7 +206,7 @@ class Restored(Event):
     """The state of the job that an earlier run of this node saved; arrives before the trainer is loaded.
 
     Attributes:
-        snapshot: figures, as the job wrote them.
+        snapshot: figures, as the job wrote them; empty if there was something that cannot be read.
         params, private: shared and private parameters; None if there are none, or they were damaged.
         sent: this node's newest update.
         updates: updates of peers for rounds that were not averaged yet; offered ones have no parameters.

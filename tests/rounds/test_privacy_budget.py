@@ -24,6 +24,7 @@ from flnet.protocol.events import (
     Paused,
     PeerLost,
     PeerSeen,
+    Restored,
     Resumed,
     RoundTriggered,
     SendRefused,
@@ -37,7 +38,7 @@ from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import key, params
-from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, refuses
+from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, refuses, settings
 from tests.rounds.scenarios import Lasting
 
 NODE = Release("node", 2.0)
@@ -329,6 +330,19 @@ def test_a_state_that_cannot_be_read_ends_the_budget() -> None:
     assert "state_damaged" in job.published
     job.hear(prepared(w=(50, 50)))
     assert job.spent is None
+
+
+@pytest.mark.parametrize("budget", ["main", "second"])
+def test_a_state_that_the_store_cannot_read_or_had_to_repair_ends_the_budget(budget: str) -> None:
+    job = Private(rules=rules(3, budget=budget))
+    job.play(0, 1.0)
+    repaired = {name: value for name, value in job.saved.snapshot.items() if name != "privacy"}
+    for snapshot in ({}, repaired):
+        other = Private(rules=rules(3, budget=budget))
+        other.job = Job(settings("b", other.rules))
+        other.hear(Restored(snapshot))
+        other.hear(prepared(w=(50, 50)))
+        assert other.spent is None
 
 
 def test_a_state_of_an_earlier_version_that_was_in_rounds_counts_as_updates_without_noise() -> None:
