@@ -206,12 +206,13 @@ class Restored(Event):
     """The state of the job that an earlier run of this node saved; arrives before the trainer is loaded.
 
     Attributes:
-        snapshot: figures, as the job wrote them; empty if there was something that cannot be read.
+        snapshot: figures, as the job wrote them.
         params, private: shared and private parameters; None if there are none, or they were damaged.
         sent: this node's newest update.
         updates: updates of peers for rounds that were not averaged yet; offered ones have no parameters.
         records: of the rounds that are over, oldest first.
         remembered: what the aggregation rule remembered.
+        is_lost: whether there was something that cannot be read; then there is nothing else.
     """
 
     snapshot: Mapping[str, Any]
@@ -221,6 +222,7 @@ class Restored(Event):
     updates: tuple[UpdateReceived | UpdateOffered, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
     remembered: Params | None = None
+    is_lost: bool = False
 
 
 @dataclass(frozen=True)

@@ -837,7 +837,7 @@ class BaseJob(ABC, Generic[R_co]):
         trainer = self.settings.trainer
         if self.phase is not Phase.LOADING:
             return []
-        if not event.snapshot:
+        if event.is_lost:
             self.budget.lose()
             return []
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -34,6 +35,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import ModelParams, StartTraining
 from flnet.protocol.updates import Release
+from flnet.rounds.job import Job
 from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
@@ -337,10 +339,10 @@ def test_a_state_that_the_store_cannot_read_or_had_to_repair_ends_the_budget(bud
     job = Private(rules=rules(3, budget=budget))
     job.play(0, 1.0)
     repaired = {name: value for name, value in job.saved.snapshot.items() if name != "privacy"}
-    for snapshot in ({}, repaired):
+    for restored in (Restored({}, is_lost=True), Restored(repaired)):
         other = Private(rules=rules(3, budget=budget))
         other.job = Job(settings("b", other.rules))
-        other.hear(Restored(snapshot))
+        other.hear(restored)
         other.hear(prepared(w=(50, 50)))
         assert other.spent is None
 
