@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flnet.params.params import Array, Params
+from flnet.text import text
 
 Words = Callable[[int], NDArray[np.uint64]]  # so many independent, uniform words of 64 bits
 Whole = NDArray[np.int64]
@@ -60,18 +61,18 @@ class Privacy:
         return f"{self.level}:{self.epsilon:g}:{self.delta:g}:{self.clip:g}"
 
 
-def parse_privacy(text: str) -> Privacy | None:
+def parse_privacy(notation: str) -> Privacy | None:
     """Parse the notation of FLNET_PRIVACY; None for "none".
 
     Raises:
         ValueError: says what was expected and what came.
     """
-    text = text.strip()
-    if text == "none":
+    notation = notation.strip()
+    if notation == "none":
         return None
-    found = _FORM.fullmatch(text)
+    found = _FORM.fullmatch(notation)
     if found is None:
-        raise ValueError(f"{_EXPECTED}; got {text!r}")
+        raise ValueError(f"{_EXPECTED}; got {notation!r}")
     level, *numbers = found.groups()
     epsilon, delta, clip = (float(number or 1) for number in numbers)
     if not 0 < epsilon <= MOST_EPSILON:
@@ -83,14 +84,14 @@ def parse_privacy(text: str) -> Privacy | None:
     return Privacy("node" if level == "node" else "rows", epsilon, delta, clip)
 
 
-def check_privacy(text: str) -> str:
+def check_privacy(notation: str) -> str:
     """Check the notation of FLNET_PRIVACY, and strip it.
 
     Raises:
         ValueError: it is none.
     """
-    parse_privacy(text)
-    return text.strip()
+    parse_privacy(notation)
+    return notation.strip()
 
 
 def classical_multiplier(epsilon: float, delta: float) -> float:
@@ -111,7 +112,14 @@ def row_schedule(rows: int, batch: int, epochs: int) -> tuple[float, int]:
         ValueError: one of them is below 1.
     """
     if min(rows, batch, epochs) < 1:
-        raise ValueError(f"expected at least one row, a batch of one and one epoch, got {rows}, {batch}, {epochs}")
+        raise ValueError(
+            text(
+                "expected at least one row, a batch of one and one epoch, got {rows}, {batch}, {epochs}",
+                rows,
+                batch,
+                epochs,
+            )
+        )
     return min(1.0, batch / rows), epochs * math.ceil(rows / batch)
 
 
@@ -158,7 +166,7 @@ def on_grid(change: NDArray[np.float64], clip: float, unit: float) -> Whole:
     """
     norm = float(np.linalg.norm(change))
     if not math.isfinite(norm):
-        raise ValueError("expected a finite change of the parameters, got one that is not")
+        raise ValueError(text("expected a finite change of the parameters, got one that is not"))
     factor, most = min(1.0, clip / norm if norm else 1.0) / unit, int((clip / unit) ** 2)
     while True:
         units = np.trunc(change * factor).astype(np.int64)

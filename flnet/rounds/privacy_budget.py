@@ -243,7 +243,7 @@ def read_accounts(kept: Mapping[str, Any] | None) -> Accounts:
         releases: Counter[Release] = Counter()
         for level, multiplier, rate, steps, count in account["releases"]:
             if level not in ("node", "rows"):
-                raise ValueError(f"expected a release of level node or rows, got {level!r:.50}")
+                raise ValueError(text("expected a release of level node or rows, got {level}", f"{level!r:.50}"))
             releases[Release(level, float(multiplier), float(rate), int(steps))] += int(count)
         accounts[str(name)] = _Account(releases, int(account["bare"]))
     counted = kept["counted"]

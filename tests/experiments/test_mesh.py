@@ -243,8 +243,9 @@ def test_nodes_that_promise_privacy_send_noise_that_lasts_for_the_rounds_and_equ
     tmp_path: Path,
 ) -> None:
     pytest.importorskip("dp_accounting")
-    promise = {"privacy": "node:3:1e-5"}
-    run, again, plain = Run(tmp_path / "1", **promise), Run(tmp_path / "2", **promise), Run(tmp_path / "3")
+    promise = "node:3:1e-5"
+    run, again = (Run(tmp_path / name, privacy=promise) for name in "ab")
+    plain = Run(tmp_path / "c")
     digests = [
         [record["digest"] for record in made.mesh.records[next(iter(made.mesh.nodes))]]
         for made in (run, again, plain)

@@ -16,7 +16,7 @@ from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, trigger
 
 pytest.importorskip("dp_accounting")
 NUMBERS = 2000
-PROMISE = {"privacy": "node:3:1e-5:0.5", "privacy_rounds": 2}
+PROMISE: dict[str, Any] = {"privacy": "node:3:1e-5:0.5", "privacy_rounds": 2}
 
 
 async def add(mesh: Mesh, name: str, store: MemoryStore | None = None, **settings: Any) -> None:
