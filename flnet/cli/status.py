@@ -62,6 +62,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
         *vertical_lines(jobs),
         *version_lines(jobs),
         *plan_lines(jobs),
+        *privacy_lines(jobs),
         *merging_lines(jobs, 1 + here.count("alive")),
         *differing_lines(jobs),
         *figure_lines([job for job in jobs if not is_vertical(job)], every),
@@ -121,6 +122,15 @@ def plan_lines(jobs: list[View]) -> list[str]:
         if isinstance(schedule, dict) and schedule.get("unwilling"):
             lines.append(f"{name} takes no part in rounds of others now: {printable(schedule['unwilling'])}")
     return lines
+
+
+def privacy_lines(jobs: list[View]) -> list[str]:
+    """A line per job that promises privacy, with what was spent; then what the promise covers, once."""
+    named = [
+        (printable(job.get("trainer_id")), job["privacy"]) for job in jobs if isinstance(job.get("privacy"), dict)
+    ]
+    lines = [f"{name} privacy: {printable(privacy.get('words'))}" for name, privacy in named]
+    return [*lines, *dict.fromkeys(printable(privacy.get("covers")) for _, privacy in named)]
 
 
 def merging_lines(jobs: list[View], nodes: int) -> list[str]:

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
 from flnet.protocol.secure_sum import AnySecurePart, SecretResult
-from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
+from flnet.protocol.updates import Claim, Contribution, Release, RoundKey, Update
 from flnet.protocol.vertical import AnyPart, ClassMeaning, EpochClosedPart, TalkPart
 
 # What every event is, and what a trainer says of itself.
@@ -213,6 +213,7 @@ class Restored(Event):
         updates: updates of peers for rounds that were not averaged yet; offered ones have no parameters.
         records: of the rounds that are over, oldest first.
         remembered: what the aggregation rule remembered.
+        is_lost: whether there was something that cannot be read; then there is nothing else.
     """
 
     snapshot: Mapping[str, Any]
@@ -222,6 +223,7 @@ class Restored(Event):
     updates: tuple[UpdateReceived | UpdateOffered, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
     remembered: Params | None = None
+    is_lost: bool = False
 
 
 @dataclass(frozen=True)
@@ -480,6 +482,7 @@ class Trained(Event):
         accuracy: on the own test split, before averaging; in [0, 1].
         labels: number of labels in the data.
         seconds: duration of training and measuring.
+        release: the noise in `shared`; None if it has none.
     """
 
     key: RoundKey
@@ -493,6 +496,7 @@ class Trained(Event):
     hyper: HyperParams | None = None  # what it trained with, if not with what the round said
     contribution: Contribution | None = None  # what this node states of it
     at: float | None = None  # when it was done, in seconds since 1970 by this node's own clock; only ever shown
+    release: Release | None = None
 
 
 @dataclass(frozen=True)

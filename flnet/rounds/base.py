@@ -61,6 +61,7 @@ from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.memory_agreement import MemoryAgreement
 from flnet.rounds.model import MASKED, HeldModel, Model
 from flnet.rounds.peers import Peers
+from flnet.rounds.privacy_budget import PrivacyBudget, read_accounts
 from flnet.rounds.schedule import Arrivals, Arrived
 from flnet.rounds.secure_gathering import SecureGathering
 from flnet.rounds.series import Inbox, OwnSchedule, Series, read_request
@@ -96,6 +97,7 @@ class Parts:
     inbox: Inbox
     arrivals: Arrivals
     history: History
+    budget: PrivacyBudget
     tell: Tell
     save: Callable[..., Save]
 
@@ -149,7 +151,7 @@ class BaseRound(ABC):
         self._parts = parts
         self._settings, self._peers = parts.settings, parts.peers
         self._held, self._series = parts.held, parts.series
-        self._arrivals, self._history = parts.arrivals, parts.history
+        self._arrivals, self._history, self._budget = parts.arrivals, parts.history, parts.budget
         self._tell, self._save = parts.tell, parts.save
         self.key, self.phase, self.record, self.is_recorded = key, phase, record, False
         self.error: str | None = None
@@ -323,8 +325,11 @@ class BaseJob(ABC, Generic[R_co]):
     """A trainer's rounds on this node: `receive(event) -> effects`, and views for people.
 
     Attributes:
+        promises_nothing: why FLNET_PRIVACY does not protect what such a job sends; empty if it does.
         round: the open round, or the last one; None before the first.
     """
+
+    promises_nothing: str = ""
 
     def __init__(self, settings: JobSettings) -> None:
         self.settings = settings
@@ -332,6 +337,7 @@ class BaseJob(ABC, Generic[R_co]):
         self.series = Series(self.settings, self.peers, self.tell)
         self.staleness = Staleness(self.settings, self.held)
         self.arrivals, self.history, self.snapshot = Arrivals(self.tell), History(self.tell), Snapshot()
+        self.budget = PrivacyBudget(self.settings, self.tell)
         self.round: R_co | None = None
         self._parts = Parts(
             self.settings,
@@ -342,6 +348,7 @@ class BaseJob(ABC, Generic[R_co]):
             self.inbox,
             self.arrivals,
             self.history,
+            self.budget,
             self.tell,
             self.save,
         )
@@ -413,6 +420,7 @@ class BaseJob(ABC, Generic[R_co]):
             **self.series.view(self.number),
             **self.history.view(round.open_record if round else None),
             **(round.view() if round else NO_ROUND),
+            **({"privacy": privacy} if (privacy := self.budget.view()) else {}),
         }
         return JobView.model_validate(figures)
 
@@ -473,6 +481,7 @@ class BaseJob(ABC, Generic[R_co]):
             "arrived": self.arrivals.arrived.kept(),
             "trains_on": self.staleness.base,
             "versions": None,
+            "privacy": self.budget.kept(),
             **self.settings.kept(),
             **self.held.kept(),
             **self.series.kept(),
@@ -488,6 +497,8 @@ class BaseJob(ABC, Generic[R_co]):
             PeerError: the event is refused and nothing has changed.
             IllegalStep: a bug: the step is not in the table.
         """
+        if isinstance(event, Prepared) and (why := self._cannot_promise(event.declaration)):
+            event = PrepareFailed(why)
         before = self.phase
         effects = self._react(event)
         effects += self._settle()
@@ -537,6 +548,9 @@ class BaseJob(ABC, Generic[R_co]):
                 return self._prepared(event)
             case PrepareFailed(reason):
                 return self._prepare_failed(reason)
+            case DataChanged() if why := self._cannot_promise(event.declaration):
+                words = text("{trainer} takes part in no round: {reason}", self.settings.trainer, why)
+                return [Publish("no_data", words)]
             case DataChanged():
                 self.arrivals.announce(event)
                 return []
@@ -574,6 +588,11 @@ class BaseJob(ABC, Generic[R_co]):
             case RolledBack():
                 return self._rolled_back(event)
         raise IllegalStep(f"a job cannot take {type(event).__name__}")
+
+    def _cannot_promise(self, declared: Declaration) -> str:
+        """Why the trainer cannot train under the promise of privacy of this node's settings; empty if it can."""
+        plan = self.settings.rules.privacy
+        return "" if plan is None else self.promises_nothing or plan.refusal(declared)
 
     def _goal_timer_fired(self, name: str) -> list[Effect]:
         effects, has_ended = self.series.stopping.timer_fired(name, self.number, self.phase is Phase.IDLE)
@@ -694,7 +713,13 @@ class BaseJob(ABC, Generic[R_co]):
             return self._prepare_failed(why)
         self._unready, self._trouble = None, self.held.begin(Model.initial(event), self.snapshot.before) or None
         label, source = event.declaration.label, event.declaration.data.get("source", "")
-        return [*self._go_on(), self.save(), Publish("ready", text("{label} is ready: {source}", label, source))]
+        begun = self.budget.begin()
+        return [
+            *self._go_on(),
+            self.save(),
+            *begun,
+            Publish("ready", text("{label} is ready: {source}", label, source)),
+        ]
 
     def _renew(self) -> list[Effect]:
         """Continue with the new data of the trainer.
@@ -845,6 +870,9 @@ class BaseJob(ABC, Generic[R_co]):
         trainer = self.settings.trainer
         if self.phase is not Phase.LOADING:
             return []
+        if event.is_lost:
+            self.budget.lose()
+            return []
         try:
             self._restore(event)
         except (AttributeError, KeyError, TypeError, ValueError, InvalidMessage) as exc:
@@ -853,6 +881,7 @@ class BaseJob(ABC, Generic[R_co]):
                 trainer,
                 repr(exc),
             )
+            self.budget.lose()
             return [self.tell("state_damaged", words)]
         if self.round is None:
             return []
@@ -883,6 +912,7 @@ class BaseJob(ABC, Generic[R_co]):
         records = [RoundRecord.read(record) for record in event.records]
         record = RoundRecord.read(figures["record"]) if figures.get("record") else None
         key = RoundKey(figures["round"], PeerId(figures.get("initiator") or "")) if figures["round"] >= 0 else None
+        spent = read_accounts(figures.get("privacy"))
         past = None if key is None else self._past(key, record, figures)
         self.round = past
         self.snapshot.restore(event)
@@ -891,6 +921,9 @@ class BaseJob(ABC, Generic[R_co]):
         self.series.restore(*series, bool(figures.get("paused")), plan, asked)
         self.arrivals.restore(arrived)
         self.history.restore(records, record)
+        self.budget.restore(spent)
+        if figures.get("privacy") is None and key is not None:  # an earlier version, or what a repair could find
+            self.budget.lose()
         # What was said in the open round was said under another name, or in rounds of another kind.
         is_other = bool(figures.get("asynchronous")) != settings.rules.asynchronous
         if figures.get("me", settings.my_id) != settings.my_id or is_other:

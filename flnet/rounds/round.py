@@ -257,7 +257,7 @@ class Round(BaseRound):
             self.gathering.choose(self.chosen or ())
         if self.gathering.sits_out:
             return [*effects, *self.rest(), self._save()]
-        why = opening.sits_out or self._why_not(opening)
+        why = opening.sits_out or self._why_not(opening) or self._budget.exhausted
         return [*effects, *(self._sit_out(why) if why else self._begin()), self._save()]
 
     def force(self) -> list[Effect]:
@@ -283,6 +283,8 @@ class Round(BaseRound):
         if (lags := self._lag()) is not None:
             self.awaited = None
             return lags
+        if why := self._budget.exhausted:  # not before: a late update may have been counted already
+            return self._sit_out(why)
         if not opening.heard_start:
             return [SetTimer(self.start_timer, self._settings.waits.start)]
         return self._begin()
@@ -524,6 +526,8 @@ class Round(BaseRound):
             return self._training_failed(
                 TrainingFailed(event.key, text("training gave unusable parameters: {reason}", exc))
             )
+        if why := self._budget.charge(shared.digest, event.release):
+            return self._training_failed(TrainingFailed(event.key, why, is_choice=True))
         me, used = self._settings.my_id, event.hyper or self._settings.round_hyper
         figures = (event.examples, event.labels, event.accuracy, self._held.digest)
         memory = self._held.state_memory(self._settings.shared_memory)
@@ -564,6 +568,7 @@ class Round(BaseRound):
         record = self.record
         record.pre_accuracy, record.examples = event.accuracy, event.examples
         record.seconds["train"], record.metrics["before"] = event.seconds, event.metrics
+        record.privacy = self._budget.record(event.release)
 
     def _note_time(self, word: Word) -> None:
         """Record the duration of a node's training in this round, as the node states it."""
@@ -586,13 +591,13 @@ class Round(BaseRound):
                 return []  # all wait for it
             return self.decline(LATE, late=True)
         is_slow = self._peers.paces.is_slow(me, self._peers.here)
-        if staleness.bound and not self._needs_start and others and is_slow:
+        if staleness.bound and not self._needs_start and others and is_slow and not self._budget.exhausted:
             return [*self.decline(LATE, late=True), *self.train_on()]
         return None
 
     def train_on(self) -> list[Effect]:
         """Train without being waited for; not while the model of the round is being downloaded."""
-        return [] if self._needs_start else self._staleness.begin(self.key)
+        return [] if self._needs_start or self._budget.exhausted else self._staleness.begin(self.key)
 
     @property
     def _needs_start(self) -> bool:
@@ -625,6 +630,8 @@ class Round(BaseRound):
 
     def _offer_late(self, late: Late) -> list[Effect]:
         """Send an update of an earlier round in this one."""
+        if why := self._budget.charge(late.update.params.digest, late.event.release):
+            return self.decline(why)
         age = self.key.number - late.update.key.number
         memory = self._held.state_memory(self._settings.shared_memory)
         own = replace(late.update, key=self.key, staleness=age, memory=memory)
