@@ -132,15 +132,13 @@ async def leaks(node: Node, trainer: TrainerId) -> Response:
     """How much a model gives away of the own rows; ?digest= names another model."""
     findings = await node.studies.findings(trainer, "leaks", request.args.get("digest"))
     figures = ("advantage", "low", "high", "by_chance", "by_mean", "auc")
-    return await show(
-        "leaks.html",
-        **_common(node, "leaks", trainer, findings),
+    shown: dict[str, Any] = {
         **{name: f"{findings[name]:.3f}" for name in figures},
         **{name: count(findings[name]) for name in ("members", "others")},
-        **{f"{side}_rows": count(findings["rows"][side]) for side in ("train", "test")},
-        seen=findings["seen"],
-        few=min(findings["members"], findings["others"]) < FEW_ROWS,
-    )
+        **{f"{side}_rows": count(rows) for side, rows in findings["rows"].items()},
+        "few": min(findings["members"], findings["others"]) < FEW_ROWS,
+    }
+    return await show("leaks.html", **_common(node, "leaks", trainer, findings), **shown, seen=findings["seen"])
 
 
 def matrix_view(findings: View) -> MatrixView | None:
