@@ -44,11 +44,13 @@ __all__ = [
     "Meaning",
     "MergeRule",
     "Method",
+    "NoisySteps",
     "NotOffered",
     "Optimiser",
     "Partition",
     "Prediction",
     "Progress",
+    "RowPrivacy",
     "Rows",
     "Score",
     "SitsOut",
@@ -80,12 +82,15 @@ class Method:
             with the epochs of its own training (those of the round if absent). Each node's own business.
         choice: which model answers: "by-input", "local" or "global".
         controls: whether local steps are corrected by SCAFFOLD's control variates. The same on all nodes.
+        row_privacy: whether noise is to hide each single row in what the training gives (`RowPrivacy`). Each node's
+            own business.
     """
 
     local: str = "plain"
     personal: str = "none"
     choice: Choice = "by-input"
     controls: bool = False
+    row_privacy: bool = False
 
     @property
     def mu(self) -> float:
@@ -182,6 +187,36 @@ class DataInfo:
 
 
 @dataclass(frozen=True)
+class RowPrivacy:
+    """How a training is to hide each single row: DP-SGD (Abadi et al. 2016, Algorithm 1).
+
+    Each step draws every training row on its own, with probability min(1, b / rows). The gradient of each drawn row is
+    cut to the norm `clip`, over all arrays together; to their sum comes normal noise of standard deviation
+    noise_multiplier x clip in every number; the sum is divided by the expected number of rows, min(b, rows).
+
+    Attributes:
+        noise_multiplier: z, 0 or more; 0 hides nothing and is for tests.
+        clip: C, above 0.
+    """
+
+    noise_multiplier: float
+    clip: float
+
+
+@dataclass(frozen=True)
+class NoisySteps:
+    """What a training under `RowPrivacy` really did, for those who count what it tells of a row.
+
+    Attributes:
+        sampling_rate: the probability with which each row was in a step, in (0, 1].
+        steps: that were done, those that drew no row included; fewer than planned where a training ended early.
+    """
+
+    sampling_rate: float
+    steps: int
+
+
+@dataclass(frozen=True)
 class Task:
     """One local training: what `Trainer.fit` gets.
 
@@ -197,6 +232,9 @@ class Task:
         lesson: where nodes label differently, what the rows teach, in place of their own labels: a trainer that
             has "labels" in `Trainer.honours` takes batches and losses from it. None to the others.
         round: the number of the round on the mesh, from 0; the same on all nodes.
+        row_privacy: how each single row is to be hidden: a trainer that has "row-privacy" in `Trainer.honours` does
+            it, and says so in `Fit.noisy`. None for no noise, and to the others. Draws of rows and noise must not
+            follow from `seed`, which peers can compute.
     """
 
     params: Mapping[str, Array]
@@ -207,6 +245,7 @@ class Task:
     proximal: float = 0.0
     lesson: Lesson | None = None
     round: int = 0
+    row_privacy: RowPrivacy | None = None
 
 
 @dataclass(frozen=True)
@@ -218,12 +257,14 @@ class Fit:
         examples: training rows used: the weight in the average. Of a training that ended early, those seen.
         labels: how many labels the data has, for rules that weigh by it.
         metrics: more figures, by name ("loss").
+        noisy: of a training under `Task.row_privacy`, what it did; None of any other.
     """
 
     params: Mapping[str, Array]
     examples: int
     labels: int = 1
     metrics: Mapping[str, float] = field(default_factory=dict)
+    noisy: NoisySteps | None = None
 
 
 @dataclass(frozen=True)
@@ -540,7 +581,8 @@ class Trainer(ABC):
     note: str = ""  # goes with every prediction: "this is no diagnosis"
     licence: str = text("not stated")  # of the trained model, for its card
 
-    honours: ClassVar[frozenset[str]] = frozenset()  # of "proximal" and "labels": what of a task may be unusual
+    # Of "proximal", "labels" and "row-privacy": what of a task may be unusual.
+    honours: ClassVar[frozenset[str]] = frozenset()
     buffers: tuple[str, ...] = ()  # arrays that training sets without gradients: running means, for example
 
     @abstractmethod

@@ -63,7 +63,7 @@ class ChestSubtypes(Trainer):
     defaults = HyperParams(e=1, u=0.02, b=32)
     limits = MappingProxyType({"learning_rate": 0.05})  # accuracy holds up to there
     exchange_threshold = 0.02
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels", "row-privacy"})
 
     def __init__(self, data: XRays, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
@@ -98,7 +98,7 @@ class ChestSubtypes(Trainer):
 
         if task.lesson is not None:
             return taught_steps(task, task.lesson, lambda rows: self._rows[rows], _outputs, fit, self._device)
-        return Steps(shuffled(len(self._rows), task), self._loss, fit, self._device)
+        return Steps(shuffled(len(self._rows), task), self._batch, _loss, fit, self._device)
 
     def inputs(self) -> Array:
         """The own training X-rays."""
@@ -163,8 +163,8 @@ class ChestSubtypes(Trainer):
         shown = torch.tensor(pictures.reshape(len(pictures), 1, SIDE, SIDE), device=self._device).float()
         return F.avg_pool2d(shown / 127.5 - 1, 2)
 
-    def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-        return F.cross_entropy(_outputs(params, self._rows[rows]), self._labels[rows])
+    def _batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self._rows[rows], self._labels[rows]
 
 
 def _outputs(params: Mapping[str, Tensor], pictures: Tensor) -> Tensor:
@@ -174,6 +174,10 @@ def _outputs(params: Mapping[str, Tensor], pictures: Tensor) -> Tensor:
         x = F.max_pool2d(F.relu(F.conv2d(x, params[f"{block}.weight"], params[f"{block}.bias"], padding=1)), 2)
     x = F.relu(F.linear(x.flatten(1), params["dense.weight"], params["dense.bias"]))
     return F.linear(x, params["output.weight"], params["output.bias"])
+
+
+def _loss(params: Mapping[str, Tensor], pictures: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(_outputs(params, pictures), labels)
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:

@@ -20,7 +20,6 @@ from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
-    Gradients,
     HyperParams,
     InputSpec,
     Prediction,
@@ -53,7 +52,7 @@ class DigitDomains(Trainer):
     label = LABEL
     predicts = "one_of"
     defaults = HyperParams(e=5, u=0.001, b=64)
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "row-privacy"})
 
     def __init__(self, domain: Domain, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
@@ -82,12 +81,14 @@ class DigitDomains(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order, with a fresh Adam optimiser."""
+        if task.row_privacy is not None:
+            return self.gradients(task).descended(task)
         params = {name: tensor.requires_grad_() for name, tensor in self._tensors(task.params).items()}
         everything = list(params.values())
         optimiser, drawn = Adam(everything, task.hyper.u), Proximal(everything, task.proximal)
         batches, losses = shuffled(len(self._labels), task), 0.0
         for done, rows in enumerate(batches, start=1):
-            error = self._loss(params, rows)
+            error = _loss(params, *self._batch(rows))
             optimiser.step(drawn(everything, torch.autograd.grad(error, everything)))
             losses += float(error.detach())
             task.progress(done, len(batches))
@@ -96,13 +97,13 @@ class DigitDomains(Trainer):
         learnt = {name: tensor.detach().cpu().numpy() for name, tensor in params.items()}
         return self._fit(task, learnt, done, losses / done)
 
-    def gradients(self, task: Task) -> Gradients:
+    def gradients(self, task: Task) -> Steps[Tensor]:
         """The same training, batch by batch."""
 
         def fit(params: Mapping[str, Array], steps: int, loss: float) -> Fit:
             return self._fit(task, params, steps, loss)
 
-        return Steps(shuffled(len(self._labels), task), self._loss, fit, self._device, "adam")
+        return Steps(shuffled(len(self._labels), task), self._batch, _loss, fit, self._device, "adam")
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Accuracy on the own test digits, and on those of all domains."""
@@ -150,8 +151,8 @@ class DigitDomains(Trainer):
     def _accuracy(self, params: Mapping[str, Array], rows: Labelled) -> float:
         return float((self.predict(params, rows.x).values.argmax(1) == rows.y).mean())
 
-    def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-        return F.cross_entropy(_outputs(params, self._images[rows]), self._labels[rows])
+    def _batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        return self._images[rows], self._labels[rows]
 
     def _fit(self, task: Task, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
         return Fit(params, min(len(self._labels), steps * task.hyper.b), labels=10, metrics={"loss": loss})
@@ -178,6 +179,10 @@ def _outputs(params: Mapping[str, Tensor], images: Tensor) -> Tensor:
             F.relu(x) if number > 1 else x, params[f"dense{number}.weight"], params[f"dense{number}.bias"]
         )
     return x
+
+
+def _loss(params: Mapping[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(_outputs(params, images), labels)
 
 
 def make_trainer(settings: TrainerSettings) -> Trainer:

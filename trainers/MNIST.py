@@ -73,7 +73,7 @@ class Mnist(Trainer):
     label = LABEL
     predicts = "one_of"
     exchange_threshold = 0.02
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels", "row-privacy"})
 
     def __init__(self, digits: Digits, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
@@ -115,7 +115,7 @@ class Mnist(Trainer):
 
         if task.lesson is not None:
             return taught_steps(task, task.lesson, self._shown, _outputs, fit, self._device)
-        return Steps(shuffled(rows, task), self._loss, fit, self._device)
+        return Steps(shuffled(rows, task), self._train.batch, _loss, fit, self._device)
 
     def inputs(self) -> Array:
         """The training digits."""
@@ -169,10 +169,6 @@ class Mnist(Trainer):
         graph.flatten().dense(params["dense.weight"].T, params["dense.bias"], name="dense").relu()
         return graph.dense(params["output.weight"].T, params["output.bias"], name="output").softmax().to_bytes()
 
-    def _loss(self, params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-        images, labels = self._train.batch(rows)
-        return F.cross_entropy(_outputs(params, images), labels)
-
     def _shown(self, rows: Tensor) -> Tensor:
         """These training digits as the network takes them."""
         return self._train.batch(rows)[0]
@@ -203,6 +199,10 @@ def _outputs(params: Mapping[str, Tensor], images: Tensor) -> Tensor:
         x = F.max_pool2d(F.relu(x), 2)
     x = F.relu(F.linear(x.flatten(1), params["dense.weight"], params["dense.bias"]))
     return F.linear(x, params["output.weight"], params["output.bias"])
+
+
+def _loss(params: Mapping[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
+    return F.cross_entropy(_outputs(params, images), labels)
 
 
 @torch.inference_mode()

@@ -66,7 +66,7 @@ class DropOut(Trainer):
     predicts = "one_of"
     defaults = HyperParams(e=1, u=0.001, b=64)
     exchange_threshold = 0.02
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "row-privacy"})
 
     def __init__(self, school: School, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
@@ -93,6 +93,8 @@ class DropOut(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order, with a fresh Adam optimiser."""
+        if task.row_privacy is not None:
+            return self.gradients(task).descended(task)
         return self._fit(task, train(self._learner(task)))
 
     def gradients(self, task: Task) -> Steps[Tensor]:
@@ -102,6 +104,8 @@ class DropOut(Trainer):
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
         """The same for many schools, whose networks are trained as one computation."""
+        if any(task.row_privacy is not None for _, task in jobs):
+            return super().fit_many(jobs)
         fits = train_together([trainer._learner(task) for trainer, task in jobs])
         return [trainer._fit(task, learned) for (trainer, task), learned in zip(jobs, fits, strict=True)]
 

@@ -75,7 +75,7 @@ class MultiLabelNet(Trainer):
     defaults = HyperParams(e=1, u=0.0008, b=30)
     limits = MappingProxyType({"learning_rate": 0.0024})  # accuracy holds up to there
     exchange_threshold = 0.02
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "row-privacy"})
     shared = CORE
 
     def __init__(self, data: NodeData, threads: int = 1, device: torch.device = CPU) -> None:
@@ -127,6 +127,8 @@ class MultiLabelNet(Trainer):
 
         The weight in the average counts the rows of validation too, as the thesis has it.
         """
+        if task.row_privacy is not None:
+            return self.gradients(task).descended(task)
         return self._fit(task, train(self._learner(task)))
 
     def gradients(self, task: Task) -> Steps[Tensor]:
@@ -136,6 +138,8 @@ class MultiLabelNet(Trainer):
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
         """The same for many nodes: where their features are alike, their networks train as one computation."""
+        if any(task.row_privacy is not None for _, task in jobs):
+            return super().fit_many(jobs)
         fits = train_together([trainer._learner(task) for trainer, task in jobs])
         return [trainer._fit(task, learned) for (trainer, task), learned in zip(jobs, fits, strict=True)]
 

@@ -1,4 +1,8 @@
-"""The batches of a training, drawn as they are needed: their memory depends neither on epochs nor on their number."""
+"""The batches of a training, drawn as they are needed: their memory depends neither on epochs nor on their number.
+
+Usually each epoch has all rows, in a new order. A training that hides single rows (`Task.row_privacy`) draws each row for
+each batch on its own.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from flnet.security.noise import system_uniform
 from flnet.trainer import Array, Task
 
 B = TypeVar("B")  # an array or a tensor of row numbers
@@ -49,8 +54,39 @@ class Batches(Generic[B]):
         return (self[step] for step in range(self._count))
 
 
-def shuffled(rows: int | Array, task: Task) -> Batches[Array]:
-    """Batches of these row numbers, or of so many rows, in a new order in each epoch."""
+class Drawn(Generic[B]):
+    """As many batches as `Batches` has, of which each row is in each with the same probability: Poisson sampling.
+
+    Nobody can foresee the draws, and they are never repeated: reading a batch again draws another one. It may be empty.
+    """
+
+    def __init__(self, rows: Any, task: Task) -> None:
+        """Args:
+        rows: the numbers of all rows, an array or a tensor.
+        task: says how many epochs, and how many rows are expected in a batch.
+        """
+        self._rows = rows
+        self.expected = min(task.hyper.b, len(rows))
+        self.rate = self.expected / len(rows)
+        self._count = task.hyper.e * -(-len(rows) // task.hyper.b)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, step: int) -> B:
+        if not 0 <= step < self._count:
+            raise IndexError(step)
+        rows: B = self._rows[np.flatnonzero(system_uniform(len(self._rows)) < self.rate)]
+        return rows
+
+    def __iter__(self) -> Iterator[B]:
+        return (self[step] for step in range(self._count))
+
+
+def shuffled(rows: int | Array, task: Task) -> Batches[Array] | Drawn[Array]:
+    """Batches of these row numbers, or of so many rows, in a new order in each epoch, or drawn."""
+    if task.row_privacy is not None:
+        return Drawn(np.arange(rows) if isinstance(rows, int) else rows, task)
 
     def orders() -> Iterator[Array]:
         chance = np.random.default_rng(task.seed)

@@ -91,13 +91,16 @@ def gradients_of(learner: Learner, fit: Callable[[Learnt], Fit]) -> Steps[Tensor
         fit: what the trainer says of what was learnt.
     """
 
-    def error(params: Mapping[str, Tensor], rows: Tensor) -> Tensor:
-        return loss(params, learner.layers, learner.x[rows], learner.y[rows])
+    def read(rows: Tensor) -> tuple[Tensor, Tensor]:
+        return learner.x[rows], learner.y[rows]
+
+    def error(params: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return loss(params, learner.layers, x, y)
 
     def end(params: Mapping[str, Array], steps: int, mean: float) -> Fit:
         return fit(Learnt(dict(params), mean, steps))
 
-    return Steps(shuffled(len(learner.y), learner.task), error, end, learner.x.device, "adam")
+    return Steps(shuffled(len(learner.y), learner.task), read, error, end, learner.x.device, "adam")
 
 
 def as_tensors(params: Mapping[str, Array], learner: Learner) -> dict[str, Tensor]:

@@ -98,7 +98,7 @@ def taught_steps(
         return total + lesson.mixed * between(params, rows) if lesson.mixed else total
 
     batches = [torch.tensor(rows, device=device) for rows in lesson.batches(task.hyper.b, task.seed)]
-    return Steps(batches, loss, fit, device)
+    return Steps(batches, lambda rows: (rows,), loss, fit, device)
 
 
 def shifted(pictures: Tensor, chance: torch.Generator) -> Tensor:

@@ -65,7 +65,7 @@ class Side:
 class OwnTrainer(Trainer):
     """One node's data and a network; classes, or one number (`target_scale` is set)."""
 
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels", "row-privacy"})
 
     def __init__(
         self,
@@ -114,9 +114,12 @@ class OwnTrainer(Trainer):
         """The same, batch by batch."""
         side = self._sides["train"]
 
-        def loss(params: Mapping[str, Tensor], rows: Array) -> Tensor:
+        def read(rows: Array) -> tuple[Tensor, Tensor]:
             x, y = side.batch(rows)
-            return self._loss(self._net.outputs(params, x.to(self._device)), y.to(self._device))
+            return x.to(self._device), y.to(self._device)
+
+        def loss(params: Mapping[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+            return self._loss(self._net.outputs(params, x), y)
 
         def fit(params: Mapping[str, Array], steps: int, mean: float) -> Fit:
             figures, seen = {"loss": mean}, min(len(side), steps * task.hyper.b)
@@ -132,7 +135,7 @@ class OwnTrainer(Trainer):
                 return side.batch(side.rows[rows.cpu().numpy()])[0].to(self._device)
 
             return taught_steps(task, task.lesson, shown, self._net.outputs, fit, self._device, changed)
-        return Steps(shuffled(side.rows, task), loss, fit, self._device)
+        return Steps(shuffled(side.rows, task), read, loss, fit, self._device)
 
     def inputs(self) -> Array:
         """The training rows."""
@@ -214,7 +217,7 @@ class OwnTrainer(Trainer):
 class OwnNumbers(OwnTrainer):
     """The same for a number: there are no labels that could differ."""
 
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "row-privacy"})
 
 
 def _regression(guess: Array, truth: Array, spread: float) -> Score:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Generic, TypeVar
 
 import torch
 from torch import Tensor
 
 from flnet.text import text
-from flnet.trainer import Array, Fit, Optimiser, Task, TrainerError
+from flnet.trainer import Array, Fit, NoisySteps, Optimiser, RowPrivacy, Task, TrainerError
 
-from ._batches import Batches
+from ._batches import Batches, Drawn
 
 CPU = torch.device("cpu")
 MOMENTUM = 0.9
@@ -95,28 +96,29 @@ class Steps(Generic[B]):
 
     def __init__(
         self,
-        batches: Sequence[B] | Batches[B],
-        loss: Callable[[dict[str, Tensor], B], Tensor],
+        batches: Sequence[B] | Batches[B] | Drawn[B],
+        read: Callable[[B], tuple[Tensor, ...]],
+        loss: Callable[..., Tensor],
         fit: Callable[[Mapping[str, Array], int, float], Fit],
         device: torch.device,
         optimiser: Optimiser = "momentum",
     ) -> None:
         """Args:
         batches: of all passes, in order.
-        loss: of parameters on a batch.
+        read: a batch as tensors with one entry for each row.
+        loss: of parameters by name and these tensors: the mean over their rows, each of which counts alone.
         fit: what is said of a training: parameters, batches done, mean loss over them.
         device: where the rows are.
         optimiser: by which the network is trained usually.
         """
         self.steps, self.optimiser = len(batches), optimiser
-        self._batches, self._loss, self._fit, self._device = batches, loss, fit, device
+        self._batches, self._read, self._loss, self._fit, self._device = batches, read, loss, fit, device
 
     def __call__(self, params: Mapping[str, Array], step: int) -> tuple[float, Mapping[str, Array]]:
         """Loss and gradient on the batch of this step."""
         tensors = {name: torch.tensor(value, device=self._device) for name, value in params.items()}
-        error = self._loss(
-            {name: tensor.requires_grad_() for name, tensor in tensors.items()}, self._batches[step]
-        )
+        params = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
+        error = self._loss(params, *self._read(self._batches[step]))
         gradients = torch.autograd.grad(error, list(tensors.values()))
         return float(error.detach()), {n: g.cpu().numpy() for n, g in zip(tensors, gradients, strict=True)}
 
@@ -125,13 +127,19 @@ class Steps(Generic[B]):
         return self._fit(params, steps, loss)
 
     def descended(self, task: Task) -> Fit:
-        """All steps, by gradient descent with momentum."""
+        """All steps, by gradient descent with momentum, or so that single rows are hidden.
+
+        Raises:
+            TrainerError: rows are to be hidden, and are not drawn for that.
+        """
+        if task.row_privacy is not None:
+            return self._hidden(task, task.row_privacy)
         tensors = {name: torch.tensor(value, device=self._device) for name, value in task.params.items()}
         params = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
         speed = {name: torch.zeros_like(tensor) for name, tensor in params.items()}
         drawn, losses = Proximal(params.values(), task.proximal), 0.0
         for done, batch in enumerate(self._batches, start=1):
-            error = self._loss(params, batch)
+            error = self._loss(params, *self._read(batch))
             gradients = torch.autograd.grad(error, list(params.values()))
             descend(params, speed, drawn(params.values(), gradients), task.hyper.u)
             losses += float(error.detach())
@@ -141,9 +149,26 @@ class Steps(Generic[B]):
         learned = {name: tensor.detach().cpu().numpy() for name, tensor in params.items()}
         return self._fit(learned, done, losses / done)
 
+    def _hidden(self, task: Task, privacy: RowPrivacy) -> Fit:
+        from ._row_privacy import descend_hidden  # noqa: PLC0415  it takes an extra that few nodes have
 
-def shuffled(rows: int, task: Task) -> Batches[Tensor]:
-    """Batches of so many rows, in a new order in each epoch."""
+        if not isinstance(self._batches, Drawn):
+            raise TrainerError(
+                text("this training cannot hide single rows: its batches do not draw each row alone")
+            )
+        params = {
+            name: torch.tensor(value, device=self._device, requires_grad=True)
+            for name, value in task.params.items()
+        }
+        done, loss = descend_hidden(task, privacy, params, self._batches, self._read, self._loss, self.optimiser)
+        learned = {name: tensor.detach().cpu().numpy() for name, tensor in params.items()}
+        return replace(self._fit(learned, done, loss), noisy=NoisySteps(self._batches.rate, done))
+
+
+def shuffled(rows: int, task: Task) -> Batches[Tensor] | Drawn[Tensor]:
+    """Batches of so many rows, in a new order in each epoch, or drawn."""
+    if task.row_privacy is not None:
+        return Drawn(torch.arange(rows), task)
 
     def orders() -> Iterator[Tensor]:
         chance = torch.Generator().manual_seed(task.seed)

@@ -28,7 +28,17 @@ from flnet.params.params import Array, Params
 from flnet.protocol.events import Declaration, Turn
 from flnet.protocol.messages import HyperParams
 from flnet.text import Text, code_of, restored
-from flnet.trainer import Fit, InCoarse, Method, Partition, Score, TrainerFile, TrainerSettings
+from flnet.trainer import (
+    Fit,
+    InCoarse,
+    Method,
+    NoisySteps,
+    Partition,
+    RowPrivacy,
+    Score,
+    TrainerFile,
+    TrainerSettings,
+)
 
 MAX_JSON_BYTES = 16 * 1024 * 1024
 _HEAD = struct.Struct(">IB")  # bytes of JSON, descriptors
@@ -78,9 +88,10 @@ class Garbled(ValueError):
 def _dataclasses() -> dict[str, type[Any]]:
     """The classes that are sent as their fields, by name."""
     messages = (WorkOrder, CancelOrder, ProgressReport, WorkReply, Assignment, TrainerFile, TrainerSettings)
-    values = (Partition, Method, Declaration, Turn, Fit, Score, InCoarse, Opened, AskedOutputs, AskedPrediction)
+    settings = (Partition, Method, RowPrivacy)
+    values = (Declaration, Turn, Fit, NoisySteps, Score, InCoarse, Opened, AskedOutputs, AskedPrediction)
     verbs = [kind for verb in VERBS.values() for kind in (verb.request, verb.result) if kind not in (dict, bytes)]
-    return {kind.__name__: kind for kind in (*messages, *values, *verbs)}
+    return {kind.__name__: kind for kind in (*messages, *settings, *values, *verbs)}
 
 
 _CLASSES = _dataclasses()

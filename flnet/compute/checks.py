@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import operator
 import re
 import sysconfig
 import traceback
@@ -25,7 +26,7 @@ from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import Agreement, HyperParams, explain
 from flnet.rounds.limits import BATCH_SIZE, BATCHES, EPOCHS, LEARNING_RATE
 from flnet.text import text
-from flnet.trainer import DataInfo, Fit, Score, Trainer
+from flnet.trainer import DataInfo, Fit, NoisySteps, RowPrivacy, Score, Trainer
 
 _LONGEST_AGREED = 1500  # characters a key
 _BUFFERS = {"running_mean", "running_var", "num_batches_tracked", "moving_mean", "moving_variance"}
@@ -58,11 +59,22 @@ def checked_params(arrays: Mapping[str, Any], what: str, *, copies: bool = True)
     return params
 
 
-def checked_fit(fit: Fit, given: Mapping[str, Array], trainer: str, *, copies: bool = True) -> Fit:
+def checked_fit(
+    fit: Fit,
+    given: Mapping[str, Array],
+    trainer: str,
+    row_privacy: RowPrivacy | None = None,
+    *,
+    copies: bool = True,
+) -> Fit:
     """The result of a training, with the dtypes of the parameters it started from.
 
+    Args:
+        row_privacy: how it was asked to hide each single row.
+
     Raises:
-        TrainerError: it diverged, or the names, shapes, dtypes or counts are wrong.
+        TrainerError: it diverged, or the names, shapes, dtypes or counts are wrong, or it was to hide single rows and
+            does not say what it did for that.
     """
     if not isinstance(fit, Fit):
         raise TrainerError(
@@ -85,7 +97,34 @@ def checked_fit(fit: Fit, given: Mapping[str, Array], trainer: str, *, copies: b
         ) from exc
     examples = _count(fit.examples, text("fit of trainer {trainer}", trainer), "examples")
     labels = _count(fit.labels, text("fit of trainer {trainer}", trainer), "labels")
-    return Fit(params, examples, labels, _figures(fit.metrics))
+    noisy = None if row_privacy is None else _noisy(fit.noisy, trainer)
+    return Fit(params, examples, labels, _figures(fit.metrics), noisy)
+
+
+def _noisy(noisy: Any, trainer: str) -> NoisySteps:
+    """What a training did to hide single rows, as far as it can be true."""
+    try:
+        rate, steps = float(noisy.sampling_rate), operator.index(noisy.steps)
+    except (AttributeError, TypeError, ValueError) as exc:
+        raise TrainerError(
+            text(
+                "fit of trainer {trainer} was asked to hide single rows and gave noisy={value}; expected "
+                "NoisySteps(sampling_rate, steps) of what it did",
+                trainer,
+                repr(noisy),
+            )
+        ) from exc
+    if not 0 < rate <= 1 or steps < 1:
+        raise TrainerError(
+            text(
+                "fit of trainer {trainer} gave the sampling rate {rate} and {steps} noisy steps; expected a rate "
+                "above 0 and up to 1, and 1 step or more",
+                trainer,
+                f"{rate:g}",
+                steps,
+            )
+        )
+    return NoisySteps(rate, steps)
 
 
 def checked_private(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from flnet.compute.checks import checked_fit, checked_params, checked_private, checked_score, declared, in_words
@@ -31,7 +31,7 @@ from flnet.params.params import Array, Params
 from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import HyperParams
 from flnet.text import text
-from flnet.trainer import Fit, Prediction, Score, Task, Trainer, fields_of
+from flnet.trainer import Fit, Prediction, RowPrivacy, Score, Task, Trainer, fields_of
 
 log = logging.getLogger(__name__)
 
@@ -98,8 +98,15 @@ class TrainingRequest(TrainerRequest[Result]):
     round: int = 0
 
 
+@dataclass(frozen=True)
 class FitRequest(TrainingRequest[FitResult]):
-    """Train on the own rows, then measure."""
+    """Train on the own rows, then measure.
+
+    Attributes:
+        row_privacy: how the training is to hide each single row; None for no noise.
+    """
+
+    row_privacy: RowPrivacy | None = None
 
 
 @dataclass(frozen=True)
@@ -231,7 +238,8 @@ def _prepare(work: Work, request: PrepareRequest) -> PrepareResult:
 
 def _fit(work: Work, request: FitRequest) -> FitResult:
     with work.failing_in("fit"):
-        fit = checked_fit(work.trainer.fit(work.task(request)), request.params, work.name, copies=work.copies)
+        task = replace(work.task(request), row_privacy=request.row_privacy)
+        fit = checked_fit(work.trainer.fit(task), task.params, work.name, request.row_privacy, copies=work.copies)
     return FitResult(fit, _score(work, Params(fit.params)))
 
 

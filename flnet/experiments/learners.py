@@ -198,7 +198,7 @@ def _evaluation(order: Order) -> tuple[Trainer, Params]:
 
 def _take_fit(order: Order, fit: Fit) -> None:
     assert order.task is not None
-    order.fit = checked_fit(fit, order.task.params, order.learner.name)
+    order.fit = checked_fit(fit, order.task.params, order.learner.name, order.task.row_privacy)
     order.params = Params(order.fit.params)
 
 

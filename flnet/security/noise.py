@@ -1,6 +1,6 @@
-"""Normal noise for the defences of vertical jobs: it follows from a key that no other node knows, and from its place.
+"""Secret random numbers: noise that follows from a key and its place, and numbers straight from the system's source.
 
-The key is drawn from the system's source for secrets once for each trainer, and lies in the trainer's folder: after a
+Normal noise for the defences of vertical jobs follows from a key that no other node knows. The key is drawn from the system's source for secrets once for each trainer, and lies in the trainer's folder: after a
 restart, a batch that is sent again still gets the noise that it had. The numbers are as unpredictable as BLAKE3 with a
 key is.
 """
@@ -86,6 +86,11 @@ def normal(data: bytes, count: int) -> NDArray[np.float64]:
     radius = np.sqrt(-2 * np.log((words[0] + 1.0) * 2.0**-53))
     angle = 2 * np.pi * words[1] * 2.0**-53
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
+
+
+def system_uniform(count: int) -> NDArray[np.float64]:
+    """Numbers in [0, 1) with 53 random bits each from the system's source for secrets."""
+    return (np.frombuffer(os.urandom(_WORD * count), np.uint64) >> np.uint64(11)) * 2.0**-53
 
 
 def system_normal(count: int) -> NDArray[np.float64]:
