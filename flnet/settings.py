@@ -92,6 +92,17 @@ def check_aggregation(text: str) -> str:
     return check_rule(text)
 
 
+def check_privacy(text: str) -> str:
+    """Check what FLNET_PRIVACY promises, and strip it.
+
+    Raises:
+        ValueError: it is no promise that there is.
+    """
+    from flnet.algorithms import differential_privacy  # noqa: PLC0415 - needs numpy, which most commands do not
+
+    return differential_privacy.check_privacy(text)
+
+
 class Shard(BaseModel):
     """The shard of a data set that this node uses: part `index` (from 1) of `count`, written "2/10"."""
 
@@ -409,6 +420,26 @@ class Settings(PlaceSettings):
         "then do not wait for nodes that are much slower. 0: late updates do not count. Must be the same on all "
         "nodes.",
     )
+    privacy: Annotated[str, AfterValidator(check_privacy)] = Field(
+        default="none",
+        description="Differential privacy of this node's updates. node:3:1e-5 hides all rows of the node together from "
+        "who reads its updates, with epsilon 3 and delta 1e-5: the change of each update is shortened to the norm 1 "
+        "(node:3:1e-5:0.5: to 0.5) and gets noise. rows:3:1e-5 hides each row: gradients of rows are shortened and get "
+        "noise. Needs the extra privacy. When the budget is spent, the node sits rounds out (docs/privacy.md). Other "
+        "nodes do not need to use the same value.",
+    )
+    privacy_rounds: int = Field(
+        default=20,
+        ge=1,
+        le=100_000,
+        description="Trainings of each trainer that the privacy budget is planned for: the more, the more noise each gets.",
+    )
+    privacy_budget: str = Field(
+        default="main",
+        pattern=r"^[A-Za-z0-9._-]{1,64}$",
+        description="Name of the privacy budget. Another name begins a new budget, for data of which nothing was sent "
+        "yet; what was spent under other names is kept.",
+    )
     wire: Literal["safetensors", "float16", "int8", "json"] = Field(
         default="safetensors",
         description="Format of updates for peers that can read it: safetensors (exact), float16 or int8 (half or "
@@ -574,6 +605,28 @@ class Settings(PlaceSettings):
             raise ValueError(
                 "FLNET_ROUNDS=asynchronous has no average that all nodes make, from which FLNET_PERSONAL_MODEL "
                 "and scaffold go on: leave them away"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rules_of_privacy(self) -> Self:
+        if self.privacy == "none":
+            return self
+        given = f"FLNET_PRIVACY={self.privacy}"
+        if self.rounds == "asynchronous":
+            raise ValueError(
+                f"{given} needs common rounds, which a node can sit out when its budget is spent: leave "
+                "FLNET_ROUNDS=asynchronous away"
+            )
+        if "scaffold" in self.aggregation:
+            raise ValueError(
+                f"{given} protects the change of a model, but updates of scaffold hold control variates too: use another "
+                "FLNET_AGGREGATION"
+            )
+        if self.privacy.startswith("node") and self.clip_norm:
+            raise ValueError(
+                f"{given} shortens updates before their noise; FLNET_CLIP_NORM would shorten the noise too, on all nodes: "
+                "leave it away"
             )
         return self
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running, note_of_lateness
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
+from flnet.algorithms.differential_privacy import Words, released
 from flnet.algorithms.registry import parse_rule
 from flnet.compute.queue import ComputeQueue
 from flnet.compute.verbs import (
@@ -61,8 +66,9 @@ from flnet.protocol.events import (
     TrainingFailed,
     VerticalFailed,
 )
-from flnet.protocol.updates import Contribution, RoundKey, Update
+from flnet.protocol.updates import Contribution, Release, RoundKey, Update
 from flnet.rounds.base import AnyJob
+from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.security.signatures import NodeKey
 from flnet.text import joined, text
 from flnet.trainer import Fit
@@ -79,6 +85,11 @@ class _Sum:
     screening: Screening
     failure: Exception | None = None
     is_second: bool = False  # in place of one that held what does not count
+
+
+def system_words(count: int) -> NDArray[np.uint64]:
+    """Words (count,) of the operating system's random numbers, which no seed and no earlier word tells anything of."""
+    return np.frombuffer(bytearray(secrets.token_bytes(8 * count)), np.uint64)
 
 
 class _SpoiltError(Exception):
@@ -114,6 +125,7 @@ class ComputeTasks:
         encoding: Callable[[], Encoding] = lambda: "float32",
         bounds: Bounds = USUAL,
         signer: NodeKey | None = None,
+        words: Words = system_words,
     ) -> None:
         """Args:
         rule: of all trainers that declare none of their own, and for which no person chose another one.
@@ -123,12 +135,13 @@ class ComputeTasks:
         encoding: says to what an own update is rounded before it is sent; what is lost goes into the next one.
         bounds: how far updates may move, the own ones too.
         signer: key with which this node signs what it states of its updates.
+        words: of which the noise of updates is made.
         """
         self._queue, self._usual, self._me, self._seed = queue, rule, me, seed
         self._made = lru_cache(parse_rule)  # asked for several times in a round
         self._job_of, self._encoding = job_of, encoding
         self._own_hyper, self._bounds = dict(own_hyper or {}), bounds
-        self._signer = signer
+        self._signer, self._words = signer, words
         self._sums: dict[TrainerId, _Sum] = {}
         self._lost: dict[TrainerId, _Lost] = {}
         self._residuals: dict[TrainerId, Params] = {}  # of the newest update that was sent
@@ -141,6 +154,9 @@ class ComputeTasks:
             declaration, params = await self._queue.call(trainer, PrepareRequest())
         except FlnetError as exc:
             return PrepareFailed(str(exc))
+        plan = self._job_of(trainer).settings.rules.privacy
+        if plan is not None and (why := plan.refusal(declaration)):
+            return PrepareFailed(why)
         return Prepared(declaration, params)
 
     async def train(self, trainer: TrainerId, effect: Train) -> Event:

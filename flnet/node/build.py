@@ -14,6 +14,7 @@ from flnet.aggregation.screening import Bounds
 from flnet.algorithms.registry import parse_rule, stated_rule
 from flnet.compute.assignment import labels_of, method_of
 from flnet.compute.loader import find_trainers
+from flnet.compute.privacy_accounting import plan_of
 from flnet.compute.queue import ComputeQueue, make_queue
 from flnet.compute.tasks import ComputeTasks
 from flnet.errors import InvalidMessage, SettingsError
@@ -277,13 +278,24 @@ def usual_schedule(settings: Settings) -> Schedule:
 
 
 def rules_of(settings: Settings) -> Rules:
-    """The rules of rounds that the settings contain."""
+    """The rules of rounds that the settings contain.
+
+    Raises:
+        SettingsError: the library for FLNET_PRIVACY is not installed.
+    """
     participation = Participation(settings.participation, settings.min_participants)
     mu = method_of(settings).mu
     training: dict[str, str] = {TRAINING: f"proximal:{mu:g}"} if mu else {}
     alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation), **training}
     is_asynchronous = settings.rounds == "asynchronous"
-    return Rules(participation, settings.max_staleness, alike, is_asynchronous, limits=limits_of(settings))
+    return Rules(
+        participation,
+        settings.max_staleness,
+        alike,
+        is_asynchronous,
+        limits=limits_of(settings),
+        privacy=plan_of(settings),
+    )
 
 
 def limits_of(settings: Settings) -> Limits:

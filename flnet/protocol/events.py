@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
-from flnet.protocol.updates import Claim, Contribution, RoundKey, Update
+from flnet.protocol.updates import Claim, Contribution, Release, RoundKey, Update
 from flnet.protocol.vertical import AnyPart, ClassMeaning, EpochClosedPart, TalkPart
 
 # What every event is, and what a trainer says of itself.
@@ -459,6 +459,7 @@ class Trained(Event):
         accuracy: on the own test split, before averaging; in [0, 1].
         labels: number of labels in the data.
         seconds: duration of training and measuring.
+        release: the noise in `shared`; None if it has none.
     """
 
     key: RoundKey
@@ -472,6 +473,7 @@ class Trained(Event):
     hyper: HyperParams | None = None  # what it trained with, if not with what the round said
     contribution: Contribution | None = None  # what this node states of it
     at: float | None = None  # when it was done, in seconds since 1970 by this node's own clock; only ever shown
+    release: Release | None = None
 
 
 @dataclass(frozen=True)

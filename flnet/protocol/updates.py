@@ -141,6 +141,23 @@ class Update:
         return stated
 
 
+@dataclass(frozen=True, order=True)
+class Release:
+    """The noise that went into one training before its update left, as accountants of privacy count it.
+
+    Attributes:
+        level: what it hides: all rows of the node together, or each row.
+        noise_multiplier: standard deviation of the noise, as a multiple of the clip.
+        sampling_rate: part of what is hidden that each step draws at random; 1: all of it.
+        steps: how often noise was added.
+    """
+
+    level: Literal["node", "rows"]
+    noise_multiplier: float
+    sampling_rate: float = 1.0
+    steps: int = 1
+
+
 Over = Literal["reached", "given_up", "stopped", "deadline"]
 
 

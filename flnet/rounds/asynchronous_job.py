@@ -498,6 +498,8 @@ class NewVersion(BaseRound):
             shared, private = self._held.split(event)
         except ParamsRefused as exc:
             return self._training_failed(text("training gave unusable parameters: {reason}", exc))
+        if why := self._budget.charge(shared.digest, event.release):
+            return self._training_failed(why)
         me, number, base, counted = self._settings.my_id, self.key.number, self.training_from, self.counted
         self._note(event, shared)
         self._versions.merge({peer: self.fetched[peer] for peer in counted}, number, event.at, base)

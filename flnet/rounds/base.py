@@ -61,6 +61,7 @@ from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.memory_agreement import MemoryAgreement
 from flnet.rounds.model import HeldModel, Model
 from flnet.rounds.peers import Peers
+from flnet.rounds.privacy_budget import PrivacyBudget, read_accounts
 from flnet.rounds.schedule import Arrivals, Arrived
 from flnet.rounds.series import Inbox, OwnSchedule, Series, read_request
 from flnet.rounds.settings import JobSettings, Tell
@@ -95,6 +96,7 @@ class Parts:
     inbox: Inbox
     arrivals: Arrivals
     history: History
+    budget: PrivacyBudget
     tell: Tell
     save: Callable[..., Save]
 
@@ -147,7 +149,7 @@ class BaseRound(ABC):
         self._parts = parts
         self._settings, self._peers = parts.settings, parts.peers
         self._held, self._series = parts.held, parts.series
-        self._arrivals, self._history = parts.arrivals, parts.history
+        self._arrivals, self._history, self._budget = parts.arrivals, parts.history, parts.budget
         self._tell, self._save = parts.tell, parts.save
         self.key, self.phase, self.record, self.is_recorded = key, phase, record, False
         self.error: str | None = None
@@ -329,6 +331,7 @@ class BaseJob(ABC, Generic[R_co]):
         self.series = Series(self.settings, self.peers, self.tell)
         self.staleness = Staleness(self.settings, self.held)
         self.arrivals, self.history, self.snapshot = Arrivals(self.tell), History(self.tell), Snapshot()
+        self.budget = PrivacyBudget(self.settings, self.tell)
         self.round: R_co | None = None
         self._parts = Parts(
             self.settings,
@@ -339,6 +342,7 @@ class BaseJob(ABC, Generic[R_co]):
             self.inbox,
             self.arrivals,
             self.history,
+            self.budget,
             self.tell,
             self.save,
         )
@@ -399,6 +403,7 @@ class BaseJob(ABC, Generic[R_co]):
             **self.series.view(self.number),
             **self.history.view(round.open_record if round else None),
             **(round.view() if round else NO_ROUND),
+            **({"privacy": privacy} if (privacy := self.budget.view()) else {}),
         }
         return JobView.model_validate(figures)
 
@@ -454,6 +459,7 @@ class BaseJob(ABC, Generic[R_co]):
             "arrived": self.arrivals.arrived.kept(),
             "trains_on": self.staleness.base,
             "versions": None,
+            "privacy": self.budget.kept(),
             **self.settings.kept(),
             **self.held.kept(),
             **self.series.kept(),
@@ -668,7 +674,8 @@ class BaseJob(ABC, Generic[R_co]):
         self.settings.declare(event.declaration)
         self._unready, self._trouble = None, self.held.begin(Model.initial(event), self.snapshot.before) or None
         label, source = event.declaration.label, event.declaration.data.get("source", "")
-        return [*self._go_on(), self.save(), Publish("ready", text("{label} is ready: {source}", label, source))]
+        begun = self.budget.begin()
+        return [*self._go_on(), self.save(), *begun, Publish("ready", text("{label} is ready: {source}", label, source))]
 
     def _renew(self) -> list[Effect]:
         """Continue with the new data of the trainer.
@@ -821,6 +828,7 @@ class BaseJob(ABC, Generic[R_co]):
                 trainer,
                 repr(exc),
             )
+            self.budget.lose()
             return [self.tell("state_damaged", words)]
         if self.round is None:
             return []
@@ -851,6 +859,7 @@ class BaseJob(ABC, Generic[R_co]):
         records = [RoundRecord.read(record) for record in event.records]
         record = RoundRecord.read(figures["record"]) if figures.get("record") else None
         key = RoundKey(figures["round"], PeerId(figures.get("initiator") or "")) if figures["round"] >= 0 else None
+        spent = read_accounts(figures.get("privacy"), may_have_sent=key is not None)
         past = None if key is None else self._past(key, record, figures)
         self.round = past
         self.snapshot.restore(event)
@@ -859,6 +868,7 @@ class BaseJob(ABC, Generic[R_co]):
         self.series.restore(*series, bool(figures.get("paused")), plan, asked)
         self.arrivals.restore(arrived)
         self.history.restore(records, record)
+        self.budget.restore(spent)
         # What was said in the open round was said under another name, or in rounds of another kind.
         is_other = bool(figures.get("asynchronous")) != settings.rules.asynchronous
         if figures.get("me", settings.my_id) != settings.my_id or is_other:

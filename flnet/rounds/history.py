@@ -41,6 +41,7 @@ class RoundRecord:
             else has the average; empty if it was not.
         taken_from: the peer from which the average was downloaded, because this node has no part in it; None if this
             node averaged.
+        privacy: what this node had promised of its update, and spent with it; None where it promised nothing.
     """
 
     key: RoundKey
@@ -64,6 +65,7 @@ class RoundRecord:
     alone: Mapping[PeerId, str] = field(default_factory=dict)
     taken_from: PeerId | None = None
     left_out: Mapping[PeerId, str] | None = None
+    privacy: Mapping[str, Any] | None = None
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -94,6 +96,7 @@ class RoundRecord:
             dict(view.get("alone") or {}),
             view.get("taken_from"),
             None if view.get("left_out") is None else dict(view["left_out"]),
+            None if view.get("privacy") is None else dict(view["privacy"]),
         )
 
     def add_words(self, words: str) -> None:
@@ -125,6 +128,7 @@ class RoundRecord:
             **({} if self.left_out is None else {"left_out": dict(self.left_out)}),
             **({"alone": dict(self.alone)} if self.alone else {}),
             **({"taken_from": self.taken_from} if self.taken_from else {}),
+            **({"privacy": dict(self.privacy)} if self.privacy else {}),
         }
 
 

@@ -103,11 +103,10 @@ def _train_from_the_start(parts: Parts, round: Round) -> list[Effect]:
     """Begin the training of the round again, unless its start asked for more than the settings of today allow."""
     settings = parts.settings
     hyper, is_of_others = settings.round_hyper, round.key.initiator != settings.my_id
-    why = settings.too_much(hyper) if is_of_others and hyper else ""
-    if not why:
-        return [round.train()]
-    settings.use_own()
-    return round.decline(why)
+    if why := settings.too_much(hyper) if is_of_others and hyper else "":
+        settings.use_own()
+    why = why or parts.budget.exhausted
+    return round.decline(why) if why else [round.train()]
 
 
 def _train_again(parts: Parts, round: Round, base: str | None) -> list[Effect]:

@@ -389,7 +389,7 @@ class Round(BaseRound):
         if self._series.paused:
             return PAUSED
         unwilling = "" if opening.started_by(self._settings.my_id) else self._series.unwilling
-        return self._out_of_turn() or unwilling
+        return self._out_of_turn() or unwilling or self._budget.exhausted
 
     def _out_of_turn(self) -> str:
         """Why it is not this node's turn, if nodes with desired labels and all others take turns."""
@@ -518,6 +518,8 @@ class Round(BaseRound):
             return self._training_failed(
                 TrainingFailed(event.key, text("training gave unusable parameters: {reason}", exc))
             )
+        if why := self._budget.charge(shared.digest, event.release):
+            return self._training_failed(TrainingFailed(event.key, why, is_choice=True))
         me, used = self._settings.my_id, event.hyper or self._settings.round_hyper
         figures = (event.examples, event.labels, event.accuracy, self._held.digest)
         memory = self._held.state_memory(self._settings.shared_memory)
@@ -558,6 +560,7 @@ class Round(BaseRound):
         record = self.record
         record.pre_accuracy, record.examples = event.accuracy, event.examples
         record.seconds["train"], record.metrics["before"] = event.seconds, event.metrics
+        record.privacy = self._budget.record()
 
     def _note_time(self, word: Word) -> None:
         """Record the duration of a node's training in this round, as the node states it."""
@@ -586,7 +589,7 @@ class Round(BaseRound):
 
     def train_on(self) -> list[Effect]:
         """Train without being waited for; not while the model of the round is being downloaded."""
-        return [] if self._needs_start else self._staleness.begin(self.key)
+        return [] if self._needs_start or self._budget.exhausted else self._staleness.begin(self.key)
 
     @property
     def _needs_start(self) -> bool:
@@ -619,6 +622,8 @@ class Round(BaseRound):
 
     def _offer_late(self, late: Late) -> list[Effect]:
         """Send an update of an earlier round in this one."""
+        if why := self._budget.charge(late.update.params.digest, late.event.release):
+            return self.decline(why)
         age = self.key.number - late.update.key.number
         memory = self._held.state_memory(self._settings.shared_memory)
         own = replace(late.update, key=self.key, staleness=age, memory=memory)

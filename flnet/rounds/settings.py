@@ -16,6 +16,7 @@ from flnet.protocol.messages import HyperParams, JobMessage, Peer
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
+from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.text import text
 
 M = TypeVar("M", bound=JobMessage)
@@ -68,6 +69,7 @@ class Rules:
         asynchronous: there are no common rounds: each node trains and merges when it has something.
         by_person: the aggregation rule that a person chose for this job while the node ran; empty: the settings' one.
         limits: what a start of another node may ask for; None for anything.
+        privacy: what this node promises of its updates; None: nothing.
     """
 
     participation: Participation = field(default_factory=Participation)
@@ -76,6 +78,7 @@ class Rules:
     asynchronous: bool = False
     by_person: str = ""
     limits: Limits | None = None
+    privacy: PrivacyPlan | None = None
 
     @property
     def merging(self) -> str:

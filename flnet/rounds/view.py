@@ -24,6 +24,7 @@ MAX_NUMBER = 10**15
 NAMES_FOR_PEERS = 50  # of columns of a holder in GET /info, whose size peers limit
 _NOT_FOR_PEERS: Mapping[str, bool | set[str]] = {
     **dict.fromkeys(("finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"), True),
+    "privacy": True,
     "asks_too_much": True,
     "vertical": {"own", "gain", "warnings", "sent", "received"},
 }
@@ -193,6 +194,26 @@ class VerticalView(View):
     )
 
 
+class PrivacyView(View):
+    """What this node promises of its updates, and what they have spent of it."""
+
+    level: Literal["node", "rows"] = Field(description="whether all rows of the node are hidden together, or each row")
+    epsilon: float = Field(description="epsilon of the promise")
+    delta: float = Field(description="delta of the promise")
+    clip: float = Field(description="L2 norm to which updates, or gradients of rows, are shortened")
+    budget: str = Field(description="name of the budget")
+    spent: float | None = Field(
+        description="epsilon of all updates counted in this budget; null if one left without the noise that was promised"
+    )
+    updates: int = Field(description="number of updates counted in this budget")
+    noise_multiplier: float | None = Field(
+        description="standard deviation of the noise of the next update, as a multiple of the clip; null if not known yet"
+    )
+    rounds_left: int | None = Field(
+        description="how many more updates with this noise the budget allows; null if not known yet"
+    )
+
+
 class LittleView(View):
     """A node whose updates have a low weight in the averages of this node."""
 
@@ -275,6 +296,11 @@ class JobView(View):
     )
     differs: list[DiffersView] = Field(
         default=[], description="reachable nodes with which this one cannot train; not in GET /info"
+    )
+    privacy: PrivacyView | None = Field(
+        default=None,
+        description="what this node promises of its updates, and what was spent; null without FLNET_PRIVACY; not in "
+        "GET /info",
     )
     counts_little: list[LittleView] = Field(
         default=[], description="nodes whose updates have a low weight; not in GET /info"
