@@ -60,13 +60,11 @@ def guessed_labels(model: Model, seen: Model, count: int, images: Numbers) -> ND
         images: some like those of the batch, (m, d), to know what the model says of such; random ones will do.
     """
     expected = passed(model, images).probabilities.mean(axis=0)
-    shares = np.clip(count * (expected - seen["output.bias"]), 0, None)
+    shares = np.maximum(expected - seen["output.bias"], 1e-12)  # noise can make them anything
+    shares *= count / shares.sum()
     found = np.floor(shares).astype(np.int64)
-    while found.sum() > count:
-        found[found.argmax()] -= 1
-    for place in np.argsort(found - shares)[: count - int(found.sum())]:
-        found[place] += 1
-    return np.repeat(np.arange(len(found)), found)[:count]
+    found[np.argsort(found - shares)[: count - int(found.sum())]] += 1
+    return np.repeat(np.arange(len(found)), found)
 
 
 class Match(NamedTuple):
