@@ -35,7 +35,7 @@ from flnet.settings import Settings
 from flnet.trainer import RowPrivacy
 
 PLAIN, SUM = Mechanism("plain"), Mechanism("sum", 4)
-NODE, ROWS = (Mechanism(level, 0, Privacy(level, 3, 1e-5)) for level in ("node", "rows"))  # type: ignore[arg-type]
+NODE, ROWS = Mechanism("node", 0, Privacy("node", 3, 1e-5)), Mechanism("rows", 0, Privacy("rows", 3, 1e-5))
 SMALL = Scale(rows=20, rounds=2, epochs=30, batch=10, hidden=16, shadows=1)
 
 
@@ -81,13 +81,16 @@ def test_of_a_sum_the_attacker_sees_the_mean_alone(digits: Labelled) -> None:
 
 def test_noise_is_that_of_the_accountant_over_all_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[float, ...]] = []
-    monkeypatch.setattr(leak, "multiplier_for", lambda *schedule: asked.append(schedule) or 7.0)
+
+    def counted(*schedule: float) -> float:
+        asked.append(schedule)
+        return 7.0
+
+    monkeypatch.setattr(leak, "multiplier_for", counted)
     scale = Scale(rounds=17)
-    assert (multiplier(PLAIN, 300, scale), multiplier(NODE, 300, scale), multiplier(ROWS, 300, scale)) == (0, 7, 7)
-    assert asked == [
-        (3, 1e-5, 17, 1.0, 1),
-        (3, 1e-5, 17, 0.1, 100),
-    ]  # a node is in every round, a row in each batch by chance
+    assert [multiplier(one, 300, scale) for one in (PLAIN, NODE, ROWS)] == [0, 7, 7]
+    # A node is in every round, a row in each batch by chance.
+    assert asked == [(3, 1e-5, 17, 1.0, 1), (3, 1e-5, 17, 0.1, 100)]
     assert row_privacy(PLAIN, 0.0) is row_privacy(NODE, 2.0) is None
     assert row_privacy(ROWS, 2.0) == RowPrivacy(2.0, 1.0)
 

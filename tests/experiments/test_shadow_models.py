@@ -18,6 +18,10 @@ def told(count: int, seed: int, sure: tuple[float, ...] = (0.0, 0.0, 0.0)) -> Co
     return Confidences(powers / powers.sum(axis=1, keepdims=True), labels, seen)
 
 
+def some(rows: Confidences, kept: np.ndarray) -> Confidences:
+    return Confidences(rows.probabilities[kept], rows.labels[kept], rows.seen[kept])
+
+
 def test_a_model_that_remembers_is_seen_through() -> None:
     attack = ShadowAttack(told(3000, 1, (9, 9, 9)))
     assert attack.advantage(told(1000, 2, (9, 9, 9))) > 0.95
@@ -31,16 +35,14 @@ def test_of_a_model_that_knows_no_row_nothing_is_seen() -> None:
 def test_each_class_has_a_classifier_of_its_own() -> None:
     shown = told(3000, 1, (6, 0, -6))  # the model is less sure of what it has seen of the last class
     attack, rows = ShadowAttack(shown), told(3000, 2, (6, 0, -6))
-    by_class = [
-        attack.advantage(Confidences(*(part[rows.labels == label] for part in rows))) for label in range(3)
-    ]
+    by_class = [attack.advantage(some(rows, rows.labels == label)) for label in range(3)]
     assert min(by_class[0], by_class[2]) > 0.9
     assert abs(by_class[1]) < 0.15
 
 
 def test_a_class_that_is_too_rare_is_judged_like_the_others() -> None:
     shown = told(3000, 1, (6, 6, 6))
-    rare = Confidences(*(part[(shown.labels > 0) | (np.arange(3000) < 20)] for part in shown))
+    rare = some(shown, (shown.labels > 0) | (np.arange(3000) < 20))
     assert ShadowAttack(rare).advantage(told(1000, 2, (6, 6, 6))) > 0.8
 
 
