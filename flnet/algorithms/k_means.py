@@ -13,22 +13,40 @@ the mean of the rows nearest to it, and sends means and counts. All nodes then s
 candidates and refine them, in the same steps with the same seed. That a node's means stand for its rows is the idea of
 k-FED (Dennis, Li, Smith 2021). No row leaves its node.
 
+A secure sum shows nobody the counts and centroids of a single node (`ClusterTerms`). It needs a start from a seed.
+
 An update holds `centroids` (k, d) and `counts` (k,), the rows of each cluster. A base with negative counts has not
 started: then updates hold candidates.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State, usual_mean
-from flnet.params.params import Params, Schema
+from flnet.algorithms.secure_sum import (
+    CLIP,
+    Bits,
+    Contribution,
+    FixedPoint,
+    Mean,
+    Numbers,
+    Term,
+    Terms,
+    check_norm,
+    cut_to,
+    impossible,
+)
+from flnet.params.arithmetic import Total
+from flnet.params.params import Array, Params, Schema
 from flnet.protocol.events import Weighed, shares
 from flnet.protocol.updates import Update
+from flnet.text import text
 
 Rows = NDArray[np.float64]  # (n, d)
 Centroids = NDArray[np.float64]  # (k, d)
@@ -347,3 +365,99 @@ def groups_rows(schema: Schema) -> bool:
     points, counts = schema.specs[CENTROIDS], schema.specs[COUNTS]
     kinds = np.dtype(points.dtype).kind + np.dtype(counts.dtype).kind
     return len(points.shape) == 2 and counts.shape == points.shape[:1] and kinds == "fi"
+
+
+class ClusterTerms:
+    """The common step of k-means as a sum (`flnet.algorithms.secure_sum`): counts, and changes weighted by them.
+
+    The vector is the rows of each cluster, as they are, and then rows / most_rows * (centroid - base). Counts are small
+    beside `most_rows`, so numbers have 64 bits by default; a model of k centroids is small, too.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        base: Mapping[str, Array],
+        nodes: int,
+        alpha: float = 1.0,
+        *,
+        bits: Bits = 64,
+        clip: float = CLIP,
+        most_rows: int = 2**20,
+    ) -> None:
+        """Lay out the vector.
+
+        Args:
+            schema: of the model.
+            base: with which the round began, equal on all nodes.
+            nodes: how many nodes the sum may have at most.
+            alpha: share of the way to the mean, in (0, 1].
+            bits: of each number.
+            clip: times the largest absolute number of the centroids, or times 1, is how far they may move.
+            most_rows: of a node in a cluster; more are cut.
+
+        Raises:
+            ValueError: the arrays are not those of k-means; or it has not started, for which all nodes would have to see
+                the candidates of each; or counts of so many nodes do not fit.
+        """
+        if not groups_rows(schema):
+            raise ValueError(text("these are no centroids and counts of k-means"))
+        if (base[COUNTS] < 0).any():
+            raise ValueError(
+                text("k-means that spreads its first centroids over rows has no secure sum: start it from a seed")
+            )
+        self._schema, self._alpha, self._most_rows = schema, alpha, most_rows
+        self._base = np.asarray(base[CENTROIDS], np.float64)
+        self.fixed = FixedPoint(bits, nodes)
+        self.bound = clip * max(1.0, float(np.abs(self._base).max(initial=0.0)))
+        terms = {
+            COUNTS: Term(base[COUNTS].shape, most_rows, whole=True),
+            CENTROIDS: Term(self._base.shape, self.bound),
+        }
+        self._terms = Terms(terms, self.fixed)
+        self.size = self._terms.size
+
+    def encode(self, update: Mapping[str, Array], examples: int = 0, labels: int = 1) -> Contribution:
+        """What a node adds.
+
+        Args:
+            update: its counts and centroids.
+            examples, labels: not looked at, as the counts are the weights.
+
+        Raises:
+            ValueError: a number is not finite.
+        """
+        counts = np.clip(update[COUNTS], 0, self._most_rows)
+        moved: Centroids = np.subtract(update[CENTROIDS], self._base, dtype=np.float64)
+        cut = cut_to(moved, self.bound)
+        weighted = (counts / self._most_rows)[:, None] * moved
+        numbers = self._terms.encode({COUNTS: counts, CENTROIDS: weighted}).numbers
+        return Contribution(numbers, cut, int(counts.sum()), bool((counts < update[COUNTS]).any()))
+
+    def decode(self, total: Numbers, contributors: int, most_norm: float = math.inf) -> Mean:
+        """The common centroids and counts, from the sum of the vectors without masks.
+
+        Args:
+            contributors: how many nodes are in the sum.
+            most_norm: of the mean change of all centroids.
+
+        Raises:
+            ValueError: the sum is refused, as by `flnet.algorithms.secure_sum.MeanTerms.decode`.
+        """
+        sums = self._terms.decode(total, contributors)
+        counts = sums[COUNTS]
+        if (counts < 0).any():
+            raise ValueError(impossible(COUNTS))
+        rows = np.maximum(counts, 1)[:, None]
+        moved = np.where(counts[:, None] > 0, sums[CENTROIDS] * self._most_rows / rows, 0.0)
+        error = self.fixed.step(self.bound) * self._most_rows
+        if (np.abs(moved) > self.bound + error / rows).any():
+            raise ValueError(impossible(CENTROIDS))
+        squares = Total(moved.size)
+        squares.add(np.ravel(moved * moved))
+        norm = check_norm(squares, most_norm)
+        arrays = {CENTROIDS: self._base + self._alpha * moved, COUNTS: counts}
+        params = Params({name: arrays[name].astype(spec.dtype) for name, spec in self._schema.specs.items()})
+        return Mean(
+            params, int(counts.sum()), norm, error / max(1, int(counts[counts > 0].min(initial=self._most_rows)))
+        )

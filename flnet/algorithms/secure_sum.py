@@ -330,7 +330,7 @@ class Terms:
             part = total[self._places[name]].reshape(term.shape)
             most = int(term.bound) if term.whole else self.fixed.unit
             if beyond(part.view(self.fixed.signed), contributors * most):
-                raise ValueError(nonsense(name))
+                raise ValueError(impossible(name))
             sums[name] = (
                 part.view(self.fixed.signed).astype(np.int64)
                 if term.whole
@@ -364,11 +364,25 @@ def beyond(numbers: Array, most: int) -> bool:
     return bool(numbers.size) and (int(numbers.max()) > most or int(numbers.min()) < -most)
 
 
-def nonsense(name: str) -> str:
+def impossible(name: str) -> str:
     """The words for a sum that honest nodes cannot make."""
     return text(
         "the sum of {name} is beyond what its nodes may send: one of them did not send its update", repr(name)
     )
+
+
+def check_norm(squares: Total, most: float) -> float:
+    """The L2 norm of a mean change, from its squares.
+
+    Raises:
+        ValueError: it is above `most`.
+    """
+    norm = math.sqrt(squares.value)
+    if not norm <= most:
+        raise ValueError(
+            text("the mean change has length {norm}; at most {most} is accepted", f"{norm:.4g}", f"{most:.4g}")
+        )
+    return norm
 
 
 def weight_of(weighting: Weighting, examples: int, labels: int = 1) -> int:
@@ -503,18 +517,10 @@ class MeanTerms:
         if weight == 0:
             raise ValueError(text("nobody has examples: there is no mean of the updates in this sum"))
         if not 0 < weight <= contributors * self.cap:
-            raise ValueError(nonsense("weights"))
+            raise ValueError(impossible("weights"))
         squares = Total(longest(self._schema))
         arrays = {name: self._mean(name, total[place], weight, squares) for name, place in self._places()}
-        norm = math.sqrt(squares.value)
-        if not norm <= most_norm:
-            raise ValueError(
-                text(
-                    "the mean change has length {norm}; at most {most} is accepted",
-                    f"{norm:.4g}",
-                    f"{most_norm:.4g}",
-                )
-            )
+        norm = check_norm(squares, most_norm)
         params = self._schema.conform({name: arrays[name] for name in self._schema.specs})
         return Mean(params, weight, norm, self.error(weight))
 
@@ -528,7 +534,7 @@ class MeanTerms:
             moved = self.fixed.decode(total[block], bound)
             np.multiply(moved, self.cap / weight, out=moved)
             if max(-float(moved.min()), float(moved.max())) > most:
-                raise ValueError(nonsense(name))
+                raise ValueError(impossible(name))
             if counted:
                 squares.add(np.multiply(moved, moved))
             if mean.dtype.kind != "f":

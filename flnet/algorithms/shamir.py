@@ -9,6 +9,7 @@ all secrets are equally likely for whoever holds them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 
 from flnet.text import text
 
@@ -84,15 +85,24 @@ def share_number(x: int, share: bytes) -> int:
 
 def value_at(x: int, points: Mapping[int, int]) -> int:
     """The value at x of the polynomial of smallest degree through these points, modulo PRIME."""
-    total = 0
-    for place, value in points.items():
+    weights = _weights(x, tuple(points))
+    return sum(weight * value for weight, value in zip(weights, points.values(), strict=True)) % PRIME
+
+
+@lru_cache(
+    maxsize=1024
+)  # the holders of all secrets of a sum are mostly the same, and the work grows with their square
+def _weights(x: int, places: tuple[int, ...]) -> tuple[int, ...]:
+    """What the value at each place counts for the value at x (Lagrange)."""
+    weights = []
+    for place in places:
         above = below = 1
-        for other in points:
+        for other in places:
             if other != place:
                 above = above * (x - other) % PRIME
                 below = below * (place - other) % PRIME
-        total += value * above * pow(below, -1, PRIME)
-    return total % PRIME
+        weights.append(above * pow(below, -1, PRIME) % PRIME)
+    return tuple(weights)
 
 
 def _value(coefficients: Sequence[int], x: int) -> int:

@@ -58,7 +58,7 @@ def bound_to(label: str, *fields: str | int | bytes) -> bytes:
     """Fields as bytes that no other label or fields give: each has its length before it."""
     parts = [
         field if isinstance(field, bytes) else str(field).encode()
-        for field in ("flnet secure sum 1", label, *fields)
+        for field in ("flnet-secure-sum-1", label, *fields)
     ]
     return b"".join(len(part).to_bytes(8, "big") + part for part in parts)
 
@@ -161,11 +161,11 @@ class Group:
 
     def self_key(self, owner: str, seed: bytes) -> bytes:
         """The key of the stream that is the self mask of this member."""
-        return self._derived(seed, "self mask", owner)
+        return self._derived(seed, "self-mask", owner)
 
     def pair_key(self, me: str, mine: X25519PrivateKey, other: str) -> bytes:
         """The key of the stream that is the mask of these two members, the same for both."""
-        return self._derived(_agreed(mine, self.members[other].mask_key), "pair mask", *sorted((me, other)))
+        return self._derived(_agreed(mine, self.members[other].mask_key), "pair-mask", *sorted((me, other)))
 
     def share_key(self, mine: X25519PrivateKey, other: str, sender: str, receiver: str) -> bytes:
         """The key under which the shares of `sender` travel to `receiver`; `other` is the one that is not me."""
@@ -257,7 +257,7 @@ class SumSecrets:
                 group.
             LocalError: this node has not made its own shares.
         """
-        group = self._fixed_group()
+        group = self.group
         if sender == self._me or sender not in group.members:
             raise InvalidMessage(text("{peer} is no other member of this secure sum", repr(sender)))
         if sender in self._shares:
@@ -293,8 +293,10 @@ class SumSecrets:
 
         Raises:
             LocalError: it was masked before, a sum was opened, or `among` is no sufficient part of the group.
+            ValueError: the vector has another dtype or more dimensions.
         """
-        group = self._fixed_group()
+        group = self.group
+        _check_vector(vector)  # before the secrets are used up
         if self._own is None or self._revealed is not None:
             raise LocalError(text("a vector was masked in this sum before, or the sum was opened"))
         chosen = self._part_of(group.names if among is None else among, group)
@@ -325,7 +327,7 @@ class SumSecrets:
         Raises:
             LocalError: it revealed for another set before, or the set is no sufficient part of the group.
         """
-        group = self._fixed_group()
+        group = self.group
         chosen = self._part_of(self._masked or group.names if among is None else among, group)
         if self._masked not in (None, chosen):
             raise LocalError(text("this sum was masked among other members"))
@@ -343,7 +345,13 @@ class SumSecrets:
         self._revealed = self._revealed or (inside, chosen, given)
         return self._revealed[2]
 
-    def _fixed_group(self) -> Group:
+    @property
+    def group(self) -> Group:
+        """The members, once this node has made shares for them.
+
+        Raises:
+            LocalError: it has not.
+        """
         if self._group is None:
             raise LocalError(text("the members of this sum are not fixed yet"))
         return self._group
@@ -398,7 +406,7 @@ def unmask(
         InvalidMessage: a secret cannot be rebuilt: too few members gave a share of it, or too many of these are wrong.
     """
     inside, outside = sorted(contributors), sorted({*(group.names if among is None else among)} - {*contributors})
-    shares, rebuilt = _Shares(group, revealed), []
+    shares, rebuilt = GatheredShares(group, revealed), []
     for owner in inside:
         seed = shares.secret(owner, "self")
         rebuilt.append((group.self_key(owner, seed), -1))
@@ -408,16 +416,27 @@ def unmask(
     return Unmasked(with_streams(total, rebuilt), frozenset(shares.suspects))
 
 
-class _Shares:
-    """Rebuilds secrets from shares, of which some may be wrong."""
+class GatheredShares:
+    """Rebuilds secrets from the shares that members revealed, of which some may be wrong.
+
+    Attributes:
+        suspects: as in `Unmasked`, of the secrets so far.
+    """
 
     def __init__(self, group: Group, revealed: Mapping[str, Mapping[str, Revealed]]) -> None:
+        """Args:
+        revealed: by holder and owner; those who are no members do not count.
+        """
         self._group = group
         self._revealed = {name: revealed[name] for name in group.names if name in revealed}
         self.suspects: set[str] = set()
 
     def secret(self, owner: str, kind: Kind) -> bytes:
-        """The seed or the mask key of this member."""
+        """The seed ("self") or the mask key ("pair") of this member.
+
+        Raises:
+            InvalidMessage: too few shares of it are here, or too many of them are wrong.
+        """
         points = self._points(owner, kind)
         least = self._group.threshold
         if len(points) < least:
@@ -488,7 +507,11 @@ def with_streams(vector: Numbers, streams: Sequence[tuple[bytes, int]]) -> Numbe
     Args:
         vector: uint32 or uint64, one dimension; not changed.
         streams: key of 32 bytes, used for nothing else, and sign.
+
+    Raises:
+        ValueError: the vector has another dtype or more dimensions.
     """
+    _check_vector(vector)
     result = np.array(vector)
     little = result.dtype.newbyteorder("<")
     zeros, room = memoryview(bytes(_BLOCK)), bytearray(_BLOCK)
@@ -500,6 +523,17 @@ def with_streams(vector: Numbers, streams: Sequence[tuple[bytes, int]]) -> Numbe
             stream.update_into(zeros[: part.nbytes], room)
             add_signed(part, np.frombuffer(room, little, part.size), sign)
     return result
+
+
+def _check_vector(vector: Numbers) -> None:
+    if vector.ndim != 1 or vector.dtype not in (np.uint32, np.uint64):
+        raise ValueError(
+            text(
+                "an array of {dtype} with shape {shape}; expected a vector of uint32 or uint64",
+                vector.dtype,
+                vector.shape,
+            )
+        )
 
 
 def _agreed(mine: X25519PrivateKey, theirs: bytes) -> bytes:

@@ -16,7 +16,10 @@ from flnet.aggregation.fed_avg import fed_avg
 from flnet.algorithms import k_means as learning
 from flnet.algorithms.clustering import inertia, pair_jaccard
 from flnet.algorithms.k_means import (
+    CENTROIDS,
+    COUNTS,
     MOST_ROWS,
+    ClusterTerms,
     LearningPace,
     assign,
     batches_in,
@@ -337,3 +340,95 @@ def test_what_only_looks_like_k_means(arrays: dict[str, Any]) -> None:
 def test_a_step_beyond_the_mean_or_none_is_refused(alpha: float) -> None:
     with pytest.raises(ValueError, match="alpha="):
         k_means(alpha)
+
+
+# As a secure sum: nobody sees the counts and centroids of a single node.
+
+
+def secure_case(seed: int) -> tuple[Params, list[Params]]:
+    """Centroids that have started, and what nodes learn from rows of their own."""
+    chance = np.random.default_rng([seed, *b"k-means"])
+    k, columns = int(chance.integers(1, 6)), int(chance.integers(1, 4))
+    start = chance.normal(0, 5, (k, columns))
+    base = Params({CENTROIDS: start, COUNTS: np.zeros(k, np.int64)})
+    moved = [
+        move(chance.normal(0, 5, (int(chance.integers(0, 60)), columns)), start)
+        for _ in range(chance.integers(1, 9))
+    ]
+    return base, [Params({CENTROIDS: each.centroids, COUNTS: each.counts}) for each in moved]
+
+
+@pytest.mark.parametrize("alpha", [1.0, 0.5])
+def test_the_sum_of_all_nodes_moves_centroids_as_the_plain_rule_does(alpha: float) -> None:
+    for seed in range(150):
+        base, updates = secure_case(seed)
+        terms = ClusterTerms(Schema.of(base), base, 8, alpha)
+        sent = [terms.encode(each) for each in updates]
+        assert not any(each.cut or each.weight_cut for each in sent)
+        mean = terms.decode(np.sum([each.numbers for each in sent], axis=0, dtype=np.uint64), len(sent))
+        plain = [Update(PeerId(str(place)), key(), each, 1) for place, each in enumerate(updates)]
+        right = k_means(alpha).merge(None, RoundStart(Schema.of(base), base), plain).params
+        assert mean.params[COUNTS].tolist() == right[COUNTS].tolist()
+        assert np.abs(mean.params[CENTROIDS] - right[CENTROIDS]).max() <= mean.error + 1e-12
+        assert mean.error < 1e-6
+        assert mean.weight == right[COUNTS].sum()
+
+
+def started(*centroids: list[float], counts: Any = None) -> Params:
+    return Params(
+        {CENTROIDS: np.array(centroids), COUNTS: np.zeros(len(centroids), int) if counts is None else counts}
+    )
+
+
+def test_oracle_12_as_a_sum() -> None:
+    base = started(*START.tolist())
+    terms = ClusterTerms(Schema.of(base), base, 2)
+    total = np.zeros(terms.size, np.uint64)
+    for rows in (FIRST, SECOND):
+        found = move(rows, START)
+        total += terms.encode({CENTROIDS: found.centroids, COUNTS: found.counts}).numbers
+    mean = terms.decode(total, 2).params
+    assert mean[COUNTS].tolist() == [2, 3, 0]
+    assert mean[CENTROIDS] == pytest.approx(np.array([[0.5, 0], [10, 10], [50, 50]]), abs=1e-6)
+
+
+def test_a_sum_without_rows_leaves_centroids_where_they_are() -> None:
+    base = started([1.0, 2.0], [3.0, 4.0])
+    terms = ClusterTerms(Schema.of(base), base, 3)
+    mean = terms.decode(terms.encode(base).numbers * np.uint64(3), 3)
+    assert (mean.weight, mean.norm) == (0, 0)
+    assert mean.params == base
+
+
+def test_rows_and_moves_beyond_the_bounds_are_cut_and_told() -> None:
+    base = started([0.0], [0.0])
+    terms = ClusterTerms(Schema.of(base), base, 2, most_rows=100)
+    sent = terms.encode(started([9.0], [1.0], counts=np.array([500, -3])))
+    assert (sent.cut, sent.weight, sent.weight_cut) == (1, 100, True)
+    mean = terms.decode(sent.numbers, 1)
+    assert mean.params[COUNTS].tolist() == [100, 0]
+    assert mean.params[CENTROIDS].tolist() == [[pytest.approx(8)], [0]]
+    with pytest.raises(ValueError, match="has length 8; at most 7 is accepted"):
+        terms.decode(sent.numbers, 1, most_norm=7)
+
+
+def test_a_sum_of_clusters_that_honest_nodes_cannot_send_is_refused() -> None:
+    base = started([0.0], [0.0])
+    terms = ClusterTerms(Schema.of(base), base, 2)
+    few = terms.encode(started([1.0], [1.0], counts=np.array([1, 1]))).numbers
+    for place, wrong in ((0, 2**64 - 1), (0, 2**22), (2, int(few[2]) * 9), (3, 2**63)):
+        total = few.copy()
+        total[place] = wrong
+        with pytest.raises(ValueError, match="one of them did not send its update"):
+            terms.decode(total, 2)
+
+
+def test_what_k_means_cannot_put_into_a_sum_is_refused() -> None:
+    base = started([0.0], counts=np.array([-1]))
+    with pytest.raises(ValueError, match="start it from a seed"):
+        ClusterTerms(Schema.of(base), base, 2)
+    other = Params({"w": np.zeros(2)})
+    with pytest.raises(ValueError, match="no centroids and counts"):
+        ClusterTerms(Schema.of(other), other, 2)
+    with pytest.raises(ValueError, match="do not fit in 32 bits"):
+        ClusterTerms(Schema.of(started([0.0])), started([0.0]), 2**12, bits=32)
