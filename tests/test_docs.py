@@ -18,12 +18,13 @@ import pytest
 from flnet.algorithms import registry
 from flnet.cli.commands import cli
 from flnet.compute import queue as training
-from flnet.compute.verbs import EvaluateRequest, FitRequest, PrepareRequest
+from flnet.compute.verbs import EvaluateRequest, FitRequest, FitResult, PrepareRequest
 from flnet.node.interface import EditHyperParams
 from flnet.params.params import TrainerId
 from flnet.protocol import messages
 from flnet.rounds.steps import Phase
 from flnet.settings import PREFIX, Settings, load_settings
+from flnet.trainer import HyperParams, NoisySteps, RowPrivacy, Score
 from flnet.web.app import ROUTES
 from flnet.wire.json_codec import JsonCodec
 from tests.test_layout import ROOT, dotted, sources
@@ -194,18 +195,38 @@ def _curl(words: list[str]) -> tuple[str, str, str | None]:
 
 
 async def test_the_documented_trainer_trains(tmp_path: Path) -> None:
-    result = TRAINER.search(TEXTS["trainers.md"])
-    assert result is not None
-    assert len(result["code"].splitlines()) < 40
-    folder, data = tmp_path / "trainers", tmp_path / "data"
-    folder.mkdir()
+    code = _documented("MY_TABLE")
+    assert len(code.splitlines()) < 40
+    before, (_, after) = await _train_once(_node_with("MY_TABLE", code, tmp_path), TrainerId("MY_TABLE"))
+    assert after.accuracy > max(before.accuracy, 0.9)
+
+
+@pytest.mark.parametrize(("privacy", "noisy"), [(None, None), (RowPrivacy(0.3, 2.0), NoisySteps(64 / 120, 2))])
+async def test_the_documented_trainer_that_can_hide_rows_trains(
+    privacy: RowPrivacy | None, noisy: NoisySteps | None, tmp_path: Path
+) -> None:
+    settings = _node_with("MY_PRIVATE_TABLE", _documented("MY_PRIVATE_TABLE"), tmp_path)
+    hyper = HyperParams(e=1, u=0.5, b=64)
+    _, (fit, score) = await _train_once(settings, TrainerId("MY_PRIVATE_TABLE"), hyper, privacy)
+    assert score.accuracy > 0.8
+    assert fit.noisy == noisy
+
+
+def _documented(name: str) -> str:
+    """The code of this trainer in the text for plug-in authors."""
+    (code,) = [found["code"] for found in TRAINER.finditer(TEXTS["trainers.md"]) if found["id"] == name]
+    return code
+
+
+def _node_with(name: str, code: str, folder: Path) -> Settings:
+    """Settings of a node with this trainer and a table for it."""
+    trainers, data = folder / "trainers", folder / "data"
+    trainers.mkdir()
     data.mkdir()
-    (folder / f"{result['id']}.py").write_text(result["code"], "utf-8")
+    (trainers / f"{name}.py").write_text(code, "utf-8")
     _write_table(data / "table.csv")
-    paths = {"trainers_path": folder, "datasets_path": data, "state_path": tmp_path / "state"}
-    settings = load_settings({**paths, "compute": "thread"}, {})
-    before, after = await _train_once(settings, TrainerId(result["id"]))
-    assert after > max(before, 0.9)
+    paths = {"trainers_path": trainers, "datasets_path": data, "state_path": folder / "state"}
+    return load_settings({**paths, "compute": "thread"}, {})
 
 
 def _write_table(path: Path) -> None:
@@ -216,13 +237,15 @@ def _write_table(path: Path) -> None:
     np.savetxt(path, np.column_stack([numbers, classes]), delimiter=",")
 
 
-async def _train_once(settings: Settings, trainer: TrainerId) -> tuple[float, float]:
-    """Accuracy before and after one local training, in the compute queue of this process."""
+async def _train_once(
+    settings: Settings, trainer: TrainerId, hyper: HyperParams | None = None, privacy: RowPrivacy | None = None
+) -> tuple[Score, FitResult]:
+    """What is measured before one local training, and its result, in the compute queue of this process."""
     pool = training.make_queue(settings, lambda trainer, done, total: None)
     try:
         declaration, params = await pool.call(trainer, PrepareRequest())
         before = await pool.call(trainer, EvaluateRequest(params))
-        _, after = await pool.call(trainer, FitRequest(params, declaration.defaults, seed=1))
+        asked = FitRequest(params, hyper or declaration.defaults, seed=1, row_privacy=privacy)
+        return before, await pool.call(trainer, asked)
     finally:
         await pool.close()
-    return before.accuracy, after.accuracy

@@ -54,7 +54,7 @@ _IMPURE = """
     ssl subprocess tempfile threading time timeit urllib uuid webbrowser xmlrpc"""
 IMPURE = frozenset(_IMPURE.split())
 FRAMEWORKS = frozenset({"torch", "tensorflow", "keras", "sklearn", "jax"})
-TRAINER_FOREIGN = FRAMEWORKS | {"numpy", "scipy", "PIL"}
+TRAINER_FOREIGN = FRAMEWORKS | {"numpy", "opacus", "scipy", "PIL"}
 TRAINERS_SEE = (
     "flnet.text",
     "flnet.trainer",
@@ -63,6 +63,7 @@ TRAINERS_SEE = (
     "flnet.datasets",
     "flnet.algorithms",
     "flnet.compute.export",
+    "flnet.security.noise",
 )
 MANUAL_FOREIGN = frozenset({"httpx", "numpy", "playwright", "rich"})
 UNSAFE_MODULES = frozenset({"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "joblib", "marshal", "shelve"})

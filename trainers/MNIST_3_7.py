@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
 
+from flnet.algorithms.row_privacy import hidden_mean
 from flnet.compute.export import OnnxGraph
 from flnet.datasets.labelled import Labelled
+from flnet.security.noise import system_noise
 from flnet.trainer import (
     Array,
     DataInfo,
     Fit,
     HyperParams,
     InputSpec,
+    NoisySteps,
     Optimiser,
     Prediction,
+    RowPrivacy,
     Rows,
     Score,
     Task,
@@ -24,7 +29,7 @@ from flnet.trainer import (
     TrainerSettings,
 )
 
-from ._batches import Batches, shuffled
+from ._batches import Batches, Drawn, shuffled
 from ._digits import DIGIT, SIDE, Digits, load_digits
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
@@ -39,7 +44,7 @@ class ThreeOrSeven(Trainer):
     # MNIST the loss is 0.68, where it began at 0.69; with 0.1 it is 0.05.
     defaults = HyperParams(e=2, u=0.1, b=64)
     exchange_threshold = 0.02
-    honours: ClassVar[frozenset[str]] = frozenset({"proximal"})
+    honours: ClassVar[frozenset[str]] = frozenset({"proximal", "row-privacy"})
 
     def __init__(self, digits: Digits) -> None:
         self._train, self._validation, self._test = digits.train, digits.validation, digits.test
@@ -55,6 +60,8 @@ class ThreeOrSeven(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes of gradient descent, each in a new order."""
+        if task.row_privacy is not None:
+            return self._hidden(task, task.row_privacy)
         weights, bias = task.params["weights"].copy(), task.params["bias"].copy()
         batches, losses = shuffled(len(self._train), task), 0.0
         rate, drawn = np.float32(task.hyper.u), np.float32(task.hyper.u * task.proximal)
@@ -70,6 +77,22 @@ class ThreeOrSeven(Trainer):
             if task.is_over():
                 break
         return self._fit({"weights": weights, "bias": bias}, task, done, losses / done)
+
+    def _hidden(self, task: Task, privacy: RowPrivacy) -> Fit:
+        """As many steps, in which single rows are hidden."""
+        params = {name: value.copy() for name, value in task.params.items()}
+        batches, losses, seen = Drawn[Array](np.arange(len(self._train)), task), 0.0, 0
+        for done, batch in enumerate(batches, start=1):
+            x, score, error, y = _errors(self._train, batch, params["weights"], params["bias"])
+            rows = {"weights": (x * error)[:, :, None], "bias": error}
+            for name, slope in hidden_mean(rows, privacy, batches.expected, system_noise).items():
+                pull = task.proximal * (params[name] - task.params[name])
+                params[name] -= np.float32(task.hyper.u) * (slope + pull).astype(np.float32)
+            losses, seen = losses + float(_losses(score, y).sum()), seen + len(batch)
+            task.progress(done, len(batches))
+            if task.is_over():
+                break
+        return replace(self._fit(params, task, done, losses / max(1, seen)), noisy=NoisySteps(batches.rate, done))
 
     def gradients(self, task: Task) -> _Steps:
         """The same, batch by batch."""
@@ -133,15 +156,25 @@ class _Steps:
 
 def _slopes(data: Labelled, batch: Array, weights: Array, bias: Array) -> tuple[float, Array, np.float32]:
     """Mean loss on a batch, and its slopes: by the weights summed over the rows, by the bias their mean."""
+    x, score, error, y = _errors(data, batch, weights, bias)
+    return float(np.mean(_losses(score, y))), x.T @ error, error.mean(dtype=np.float32)
+
+
+def _errors(data: Labelled, batch: Array, weights: Array, bias: Array) -> tuple[Array, Array, Array, Array]:
+    """Pixels (n, 784), and (n, 1) each: scores, the slope of the loss by them, labels."""
     x, y = _pixels(data.x[batch]), data.y[batch, None].astype(np.float32)
     score = x @ weights + bias
-    error = _sigmoid(score) - y
-    return float(np.mean(np.logaddexp(0, score) - y * score)), x.T @ error, error.mean(dtype=np.float32)
+    return x, score, _sigmoid(score) - y, y
+
+
+def _losses(score: Array, y: Array) -> Array:
+    """What each row costs, (n, 1)."""
+    return np.asarray(np.logaddexp(0, score) - y * score)
 
 
 def _pixels(images: Array) -> Array:
     """Bytes (n, 28, 28) as rows of numbers in [0, 1], (n, 784)."""
-    return images.reshape(len(images), -1).astype(np.float32) / np.float32(255)
+    return images.reshape(-1, SIDE * SIDE).astype(np.float32) / np.float32(255)
 
 
 def _sigmoid(score: Array) -> Array:

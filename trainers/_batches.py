@@ -54,8 +54,8 @@ class Batches(Generic[B]):
         return (self[step] for step in range(self._count))
 
 
-class Drawn(Generic[B]):
-    """As many batches as `Batches` has, of which each row is in each with the same probability: Poisson sampling.
+class Drawn(Batches[B]):
+    """As many batches, of which each row is in each with the same probability: Poisson sampling.
 
     Nobody can foresee the draws, and they are never repeated: reading a batch again draws another one. It may be empty.
     """
@@ -65,25 +65,18 @@ class Drawn(Generic[B]):
         rows: the numbers of all rows, an array or a tensor.
         task: says how many epochs, and how many rows are expected in a batch.
         """
-        self._rows = rows
-        self.expected = min(task.hyper.b, len(rows))
+        super().__init__(lambda: iter(()), len(rows), task)
+        self._rows, self.expected = rows, min(task.hyper.b, len(rows))
         self.rate = self.expected / len(rows)
-        self._count = task.hyper.e * -(-len(rows) // task.hyper.b)
-
-    def __len__(self) -> int:
-        return self._count
 
     def __getitem__(self, step: int) -> B:
-        if not 0 <= step < self._count:
+        if not 0 <= step < len(self):
             raise IndexError(step)
         rows: B = self._rows[np.flatnonzero(system_uniform(len(self._rows)) < self.rate)]
         return rows
 
-    def __iter__(self) -> Iterator[B]:
-        return (self[step] for step in range(self._count))
 
-
-def shuffled(rows: int | Array, task: Task) -> Batches[Array] | Drawn[Array]:
+def shuffled(rows: int | Array, task: Task) -> Batches[Array]:
     """Batches of these row numbers, or of so many rows, in a new order in each epoch, or drawn."""
     if task.row_privacy is not None:
         return Drawn(np.arange(rows) if isinstance(rows, int) else rows, task)

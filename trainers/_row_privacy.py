@@ -8,47 +8,40 @@ can be foreseen. For that, Opacus needs the package torchcsprng, of which there 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
+from typing import Any
 
-import numpy as np
 import torch
 from opacus.optimizers import DPOptimizer
 from torch import Tensor
 from torch.func import grad_and_value, vmap
 
-from flnet.security.noise import system_normal
+from flnet.security.noise import system_noise
 from flnet.trainer import Optimiser, RowPrivacy, Task
 
-from ._batches import B, Drawn
+from ._batches import Drawn
 from ._dense import BETAS, EPSILON
 from ._torch import MOMENTUM, Proximal
 
-DRAWS = 4  # of which each number of noise is the sum
 PIECE = 2**23  # numbers in the gradients of the rows that are in memory at once: 32 MB
 
 
-class SecretNoise(DPOptimizer):
+class SecretNoise(DPOptimizer):  # type: ignore[misc]
     """Opacus' optimiser, with noise that nobody can foresee."""
 
     def add_noise(self) -> None:
-        """Give each parameter the sum of its clipped gradients with noise, as Opacus does it.
-
-        A number of noise is the sum of several: what can be read from the last digits of a single one (Mironov 2012)
-        takes too long to search for in a sum (Holohan, Braghin 2021, section 5.1).
-        """
+        """Give each parameter the sum of its clipped gradients with noise, as Opacus does it."""
         for param in self.params:
-            parts = system_normal(DRAWS * param.numel()).reshape(DRAWS, *param.shape)
-            noise = self.noise_multiplier * self.max_grad_norm * parts.sum(0) / math.sqrt(DRAWS)
-            param.grad = param.summed_grad + torch.tensor(noise.astype(np.float32), device=param.device)
+            noise = self.noise_multiplier * self.max_grad_norm * system_noise(param.numel()).reshape(param.shape)
+            param.grad = param.summed_grad + torch.tensor(noise, dtype=param.dtype, device=param.device)
 
 
 def descend_hidden(
     task: Task,
     privacy: RowPrivacy,
     params: Mapping[str, Tensor],
-    batches: Drawn[B],
-    read: Callable[[B], tuple[Tensor, ...]],
+    batches: Drawn[Any],
+    read: Callable[[Any], tuple[Tensor, ...]],
     loss: Callable[..., Tensor],
     optimiser: Optimiser,
 ) -> tuple[int, float]:
@@ -76,7 +69,7 @@ def descend_hidden(
         for start in range(0, max(1, rows), rows_at_once):
             slopes, errors = row_gradients(params, loss, read(batch[start : start + rows_at_once]))
             for tensor, slope in zip(tensors, slopes, strict=True):
-                tensor.grad_sample = slope
+                tensor.grad_sample = slope  # type: ignore[attr-defined]  # where Opacus looks
             private.signal_skip_step(start + rows_at_once < rows)
             private.step()
             private.zero_grad()

@@ -96,7 +96,7 @@ class Steps(Generic[B]):
 
     def __init__(
         self,
-        batches: Sequence[B] | Batches[B] | Drawn[B],
+        batches: Sequence[B] | Batches[B],
         read: Callable[[B], tuple[Tensor, ...]],
         loss: Callable[..., Tensor],
         fit: Callable[[Mapping[str, Array], int, float], Fit],
@@ -117,8 +117,8 @@ class Steps(Generic[B]):
     def __call__(self, params: Mapping[str, Array], step: int) -> tuple[float, Mapping[str, Array]]:
         """Loss and gradient on the batch of this step."""
         tensors = {name: torch.tensor(value, device=self._device) for name, value in params.items()}
-        params = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
-        error = self._loss(params, *self._read(self._batches[step]))
+        leaves = {name: tensor.requires_grad_() for name, tensor in tensors.items()}
+        error = self._loss(leaves, *self._read(self._batches[step]))
         gradients = torch.autograd.grad(error, list(tensors.values()))
         return float(error.detach()), {n: g.cpu().numpy() for n, g in zip(tensors, gradients, strict=True)}
 
@@ -130,7 +130,7 @@ class Steps(Generic[B]):
         """All steps, by gradient descent with momentum, or so that single rows are hidden.
 
         Raises:
-            TrainerError: rows are to be hidden, and are not drawn for that.
+            TrainerError: rows are to be hidden, and are not drawn for that, or Opacus is not installed.
         """
         if task.row_privacy is not None:
             return self._hidden(task, task.row_privacy)
@@ -150,8 +150,12 @@ class Steps(Generic[B]):
         return self._fit(learned, done, losses / done)
 
     def _hidden(self, task: Task, privacy: RowPrivacy) -> Fit:
-        from ._row_privacy import descend_hidden  # noqa: PLC0415  it takes an extra that few nodes have
-
+        try:
+            from ._row_privacy import descend_hidden  # noqa: PLC0415  it takes an extra that few nodes have
+        except ModuleNotFoundError as exc:
+            raise TrainerError(
+                text('hiding single rows in PyTorch needs {module}: pip install "flnet[privacy]"', exc.name)
+            ) from exc
         if not isinstance(self._batches, Drawn):
             raise TrainerError(
                 text("this training cannot hide single rows: its batches do not draw each row alone")
@@ -165,7 +169,7 @@ class Steps(Generic[B]):
         return replace(self._fit(learned, done, loss), noisy=NoisySteps(self._batches.rate, done))
 
 
-def shuffled(rows: int, task: Task) -> Batches[Tensor] | Drawn[Tensor]:
+def shuffled(rows: int, task: Task) -> Batches[Tensor]:
     """Batches of so many rows, in a new order in each epoch, or drawn."""
     if task.row_privacy is not None:
         return Drawn(torch.arange(rows), task)

@@ -34,7 +34,9 @@ MOST_EPSILON = 1000.0  # above it nothing is protected, and the noise is below t
 _CHUNK = 1 << 18  # numbers drawn at once, so that all steps stay in a processor's cache
 _NUMBER = r"[-+]?(?:[0-9]+(?:[.][0-9]*)?|[.][0-9]+)(?:[eE][-+]?[0-9]+)?"
 _FORM = re.compile(rf"(node|rows):({_NUMBER}):({_NUMBER})(?::({_NUMBER}))?")
-_EXPECTED = "expected none, node:epsilon:delta or rows:epsilon:delta, with :clip at the end or not, as in node:3:1e-5:1"
+_EXPECTED = (
+    "expected none, node:epsilon:delta or rows:epsilon:delta, with :clip at the end or not, as in node:3:1e-5:1"
+)
 
 
 @dataclass(frozen=True)
@@ -131,8 +133,9 @@ def released(base: Mapping[str, Array], trained: Params, clip: float, multiplier
         raise ValueError(f"expected a clip and a noise multiplier above 0, got {clip} and {multiplier}")
     names = [name for name in sorted(trained) if trained[name].dtype.kind == "f"]
     unit = clip * multiplier / GRID
-    units = np.concatenate([np.ravel(np.subtract(trained[n], base[n], dtype=np.float64)) for n in names] or [[]])
-    noised = on_grid(units, clip, unit) + discrete_gaussian(units.size, GRID, words)
+    moves = [np.ravel(np.subtract(trained[name], base[name], dtype=np.float64)) for name in names]
+    change = np.concatenate([np.empty(0), *moves])
+    noised = on_grid(change, clip, unit) + discrete_gaussian(change.size, GRID, words)
     arrays, start = {name: base[name] for name in trained}, 0
     for name in names:
         array = trained[name]
@@ -224,7 +227,10 @@ def _discrete_laplace(count: int, scale: int, words: Words) -> Whole:
         going = going[_decays(np.ones(going.size, np.int64), 1, words)]
         high[going] += 1
     size, is_negative = low + scale * high, _uniform(low.size, 2, words) == 1
-    return np.where(is_negative, -size, size)[~(is_negative & (size == 0))]  # or 0 would come twice as often
+    once: Whole = np.where(is_negative, -size, size)[
+        ~(is_negative & (size == 0))
+    ]  # or 0 would come twice as often
+    return once
 
 
 def _decays_far(numerators: Whole, denominator: int, words: Words) -> NDArray[np.bool_]:

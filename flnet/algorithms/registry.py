@@ -29,6 +29,7 @@ from flnet.algorithms.apfl import Adaptive
 from flnet.algorithms.fed_prox import Proximal
 from flnet.algorithms.fl_protector import Increment
 from flnet.algorithms.k_means import k_means
+from flnet.algorithms.row_privacy import must_hide_rows
 from flnet.algorithms.scaffold import Controlled, scaffold
 from flnet.algorithms.wrapper import overrides
 from flnet.params.blob import Memory, fresh
@@ -230,6 +231,8 @@ def with_method(trainer: Trainer, method: Method, seed: int, name: str) -> Train
     Raises:
         TrainerError: it lacks what the method needs; says which setting to change.
     """
+    if method.row_privacy:
+        must_hide_rows(trainer, method, seed, name)
     _refuse(trainer, method, name)
     if method.controls:
         wrapped: Trainer = Controlled(trainer, seed, method.mu)

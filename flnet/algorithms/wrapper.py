@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Self
 
@@ -26,6 +27,7 @@ from flnet.trainer import (
 )
 
 Model = Mapping[str, Array]
+_BUFFERS = {"running_mean", "running_var", "num_batches_tracked", "moving_mean", "moving_variance"}
 
 
 class Wrapped(Trainer):
@@ -185,6 +187,11 @@ def overrides(trainer: Trainer, name: str) -> bool:
     while isinstance(trainer, Wrapped):
         trainer = trainer.inner
     return getattr(type(trainer), name) is not getattr(Trainer, name)
+
+
+def usual_buffers(names: Iterable[str]) -> tuple[str, ...]:
+    """Of these arrays, those that PyTorch and Keras name as statistics of a batch normalisation."""
+    return tuple(name for name in names if re.split("[./]", name)[-1] in _BUFFERS)
 
 
 def no_clash(names: Sequence[str], prefixes: Sequence[str]) -> None:

@@ -85,7 +85,7 @@ def history_table(records: list[View]) -> Table:
 
 
 def reasons(record: View) -> list[str]:
-    """The decisions after a round, with their reasons."""
+    """The decisions after a round, with their reasons, and what privacy the own update has spent."""
     number, decision = printable(record.get("round")), record.get("decision")
     lines = (
         [f"round {number} was started by the schedule: {printable(record['why'])}"] if record.get("why") else []
@@ -95,7 +95,15 @@ def reasons(record: View) -> list[str]:
             f"the goal is {printable(decision['over']).replace('_', ' ')}" if decision.get("over") else "goes on"
         )
         lines.append(f"after round {number}: {over}: {printable(decision.get('words'))}")
-    return lines
+    return lines + privacy_lines(record)
+
+
+def privacy_lines(record: View) -> list[str]:
+    """What the node had spent of its privacy budget with its update of a round; nothing where it promises nothing."""
+    privacy = record.get("privacy")
+    if not isinstance(privacy, dict):
+        return []
+    return [f"privacy with round {printable(record.get('round'))}: {printable(privacy.get('words'))}"]
 
 
 def _write(node: NodeClient, trainer: str, form: str, last: int | None, output: Path | None, force: bool) -> None:
@@ -158,6 +166,8 @@ def audit_command(
         click.echo("no round here says who contributed to it")
     else:
         _print_statements(statements)
+        for line in (line for record in records if _is_asked(record, model) for line in privacy_lines(record)):
+            click.echo(line)
     if any(statement["verdict"] == WRONG for statement in statements):
         raise click.exceptions.Exit(1)
 

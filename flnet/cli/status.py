@@ -62,6 +62,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
         *vertical_lines(jobs),
         *version_lines(jobs),
         *plan_lines(jobs),
+        *privacy_lines(jobs),
         *merging_lines(jobs, 1 + here.count("alive")),
         *differing_lines(jobs),
         *figure_lines([job for job in jobs if not is_vertical(job)], every),
@@ -121,6 +122,19 @@ def plan_lines(jobs: list[View]) -> list[str]:
         if isinstance(schedule, dict) and schedule.get("unwilling"):
             lines.append(f"{name} takes no part in rounds of others now: {printable(schedule['unwilling'])}")
     return lines
+
+
+def privacy_lines(jobs: list[View]) -> list[str]:
+    """Two lines per job that promises privacy: what was spent, and what the promise covers."""
+    promising = [job for job in jobs if isinstance(job.get("privacy"), dict)]
+    return [
+        line
+        for job in promising
+        for line in (
+            f"{printable(job.get('trainer_id'))} privacy: {printable(job['privacy'].get('words'))}",
+            f"  {printable(job['privacy'].get('covers'))}",
+        )
+    ]
 
 
 def merging_lines(jobs: list[View], nodes: int) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from flnet.algorithms.differential_privacy import parse_privacy
 from flnet.algorithms.registry import parse_rule
 from flnet.errors import LabelsRefused, SettingsError, TrainerError
 from flnet.labels.spaces import MAX_BYTES, Labelling, must_be_learnable, read_toml
@@ -63,7 +64,9 @@ def assignment(settings: Settings, file: TrainerFile) -> Assignment:
 def method_of(settings: Settings) -> Method:
     """The method that the settings choose for all trainers of this node."""
     controls = parse_rule(settings.aggregation).changes_training
-    return Method(settings.local_training, settings.personal_model, settings.model_choice, controls)
+    privacy = parse_privacy(settings.privacy)
+    hides_rows = privacy is not None and privacy.level == "rows"
+    return Method(settings.local_training, settings.personal_model, settings.model_choice, controls, hides_rows)
 
 
 def partition_of(settings: Settings) -> Partition:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 import math
 import operator
-import re
 import sysconfig
 import traceback
 from collections.abc import Mapping, Sequence
@@ -19,6 +18,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from flnet.algorithms.registry import check_rule
+from flnet.algorithms.wrapper import usual_buffers
 from flnet.compute.prediction import offered
 from flnet.errors import ParamsRefused, TrainerError
 from flnet.params.params import Array, Params, Schema, is_finite
@@ -29,7 +29,6 @@ from flnet.text import text
 from flnet.trainer import DataInfo, Fit, NoisySteps, RowPrivacy, Score, Trainer
 
 _LONGEST_AGREED = 1500  # characters a key
-_BUFFERS = {"running_mean", "running_var", "num_batches_tracked", "moving_mean", "moving_variance"}
 _WIDEST = 8  # bytes a number: what the wire and the files can hold
 
 
@@ -220,13 +219,8 @@ def declared(trainer: Trainer, name: str, params: Params) -> Declaration:
     agreed = _as_agreement(trainer.agreement, name)
     label, offers = trainer.label or name, offered(trainer, name)
     words = (data_fields(info), agreed, offers, bool(trainer.personalises), trainer.turn, _merging(trainer, name))
-    buffers = tuple(key for key in trainer.buffers or _usual_buffers(params) if key in shared)
+    buffers = tuple(key for key in trainer.buffers or usual_buffers(params) if key in shared)
     return Declaration(label, trainer.defaults, threshold, shared, merge, *words, _limits(trainer, name), buffers)
-
-
-def _usual_buffers(params: Params) -> tuple[str, ...]:
-    """The arrays that PyTorch and Keras name as statistics of a batch normalisation."""
-    return tuple(name for name in params if re.split("[./]", name)[-1] in _BUFFERS)
 
 
 def _limits(trainer: Trainer, name: str) -> dict[str, float]:

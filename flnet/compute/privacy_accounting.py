@@ -58,9 +58,7 @@ def epsilon(spent: Spent, delta: float, accountant: Accountant = "rdp") -> float
     return float(counting.get_epsilon(delta)) if spent else 0.0
 
 
-def multiplier_for(
-    epsilon: float, delta: float, rounds: int, sampling_rate: float = 1.0, steps: int = 1
-) -> float:
+def multiplier_for(epsilon: float, delta: float, rounds: int, sampling_rate: float = 1.0, steps: int = 1) -> float:
     """The least noise multiplier at which so many rounds cost at most this epsilon, within 2e-6."""
     from dp_accounting import LowerEndpointAndGuess, SelfComposedDpEvent, calibrate_dp_mechanism  # noqa: PLC0415
 

@@ -71,7 +71,7 @@ from flnet.rounds.base import AnyJob
 from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.security.signatures import NodeKey
 from flnet.text import joined, text
-from flnet.trainer import Fit
+from flnet.trainer import Fit, RowPrivacy
 
 _ARITHMETIC = (FlnetError, ArithmeticError, ValueError, MemoryError)
 
@@ -154,29 +154,34 @@ class ComputeTasks:
             declaration, params = await self._queue.call(trainer, PrepareRequest())
         except FlnetError as exc:
             return PrepareFailed(str(exc))
-        plan = self._job_of(trainer).settings.rules.privacy
-        if plan is not None and (why := plan.refusal(declaration)):
-            return PrepareFailed(why)
         return Prepared(declaration, params)
 
     async def train(self, trainer: TrainerId, effect: Train) -> Event:
         """Train and measure."""
         started = time.monotonic()
         self._training[trainer] = effect.key
+        plan = self._job_of(trainer).settings.rules.privacy
         try:
             seed = round_seed(self._seed, effect.key, self._me)
             hyper = effect.hyper.model_copy(update=self._own_hyper)
-            request = FitRequest(effect.params, hyper, seed, effect.key.number)
+            release = None if plan is None else plan.release(hyper, self._rows(trainer))
+            rows = _row_privacy(plan, release)
+            request = FitRequest(effect.params, hyper, seed, effect.key.number, rows)
             fit, score = await self._queue.call(trainer, request)
+            params, noise = Params(fit.params), _noise(plan, release)
+            shared = await asyncio.to_thread(
+                self._to_send, trainer, params, effect.params, self._encoding(), noise
+            )
         except FlnetError as exc:
             return TrainingFailed(effect.key, str(exc), isinstance(exc, SitsOut))
-        metrics = {**fit.metrics, **score.metrics}
-        params = Params(fit.params)
-        shared = await asyncio.to_thread(self._to_send, trainer, params, effect.params, self._encoding())
+        except ValueError as exc:
+            return TrainingFailed(effect.key, text("it cannot be kept private: {error}", exc))
+        if release is not None and fit.noisy is not None:  # what the training did, not what it was to do
+            release = replace(release, sampling_rate=fit.noisy.sampling_rate, steps=fit.noisy.steps)
         stated = None if shared is None else await asyncio.to_thread(self._stated, trainer, effect, fit, shared)
-        seconds = time.monotonic() - started
+        seconds, metrics = time.monotonic() - started, {**fit.metrics, **score.metrics}
         figures = (fit.examples, score.accuracy, fit.labels, seconds, metrics)
-        return Trained(effect.key, params, *figures, shared, hyper, stated, time.time())
+        return Trained(effect.key, params, *figures, shared, hyper, stated, time.time(), release)
 
     def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
         """Stop the training of a round that was left, and forget its sum."""
@@ -320,11 +325,34 @@ class ComputeTasks:
         job = self._job_of(trainer)
         return Screening(self._bounds, job.screened_from, job.held.schema, self._rule(trainer).needs_base)
 
-    def _to_send(self, trainer: TrainerId, params: Params, base: Params, encoding: Encoding) -> Params | None:
-        """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known."""
+    def _rows(self, trainer: TrainerId) -> int:
+        """How many rows this node trains on; 0 if the trainer does not say."""
+        declared = self._job_of(trainer).settings.declaration
+        return int(declared.data.get("rows", {}).get("train", 0)) if declared else 0
+
+    def _to_send(
+        self,
+        trainer: TrainerId,
+        params: Params,
+        base: Params,
+        encoding: Encoding,
+        noise: tuple[float, float] | None = None,
+    ) -> Params | None:
+        """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known.
+
+        Noise comes before the rounding, so that what is lost there and sent with the next update is private, too.
+
+        Args:
+            noise: the clip of the whole change and the noise multiplier; None for no noise.
+
+        Raises:
+            ValueError: the change is not finite, so it can get no noise.
+        """
         schema = self._schema(trainer)
         try:
             shared = schema.conform(params.select(schema.specs))
+            if noise is not None:
+                shared = schema.conform(released(base, shared, *noise, self._words))
         except ParamsRefused:
             return None  # the job finds out too, and says so
         if self._bounds.clip:
@@ -361,6 +389,20 @@ class ComputeTasks:
 
     def _turn(self, trainer: TrainerId) -> asyncio.Lock:
         return self._merging.setdefault(trainer, asyncio.Lock())
+
+
+def _row_privacy(plan: PrivacyPlan | None, release: Release | None) -> RowPrivacy | None:
+    """How a training is to hide each row; None if it need not."""
+    if plan is None or release is None or plan.privacy.level != "rows":
+        return None
+    return RowPrivacy(release.noise_multiplier, plan.privacy.clip)
+
+
+def _noise(plan: PrivacyPlan | None, release: Release | None) -> tuple[float, float] | None:
+    """Clip and noise multiplier of a whole update that is to hide all rows of this node; None if it need not."""
+    if plan is None or release is None or plan.privacy.level != "node":
+        return None
+    return plan.privacy.clip, release.noise_multiplier
 
 
 def _counting(screening: Screening, effect: Average) -> tuple[Update, ...]:

@@ -92,11 +92,18 @@ def _head(chosen: SelectedModel, declared: Declaration) -> list[str]:
         f"| parameters | {sum(value.size for value in chosen.full.values()):,} in {len(chosen.full)} arrays |",
         f"| private parameters | {', '.join(f'`{name}`' for name in figures['private']) or 'none'} |",
         f"| licence | {_plain(declared.offers.get('licence') or text('not stated'))} |",
+        *_privacy(record),
         f"| made by | flnet {flnet.__version__} |",
         "",
         "Accuracies are in [0, 1], on the test split of the node that wrote this card.",
         "",
     ]
+
+
+def _privacy(record: Mapping[str, Any]) -> list[str]:
+    """What the node that writes the card had promised of its update, and spent with it."""
+    privacy = record.get("privacy")
+    return [f"| privacy of this node's update | {_plain(privacy['words'])} |"] if privacy else []
 
 
 def _inputs(chosen: SelectedModel, declared: Declaration, is_operator: bool) -> list[str]:
@@ -255,6 +262,7 @@ def _contributions(chosen: SelectedModel) -> list[str]:
             lines.append(_row([_plain(peer), "", "", text("left out: {names}", _plain(one["reason"]))]))
     stated_record = {
         **{name: record[name] for name in ("round", "initiator", "contributions")},
+        **({"privacy": record["privacy"]} if record.get("privacy") else {}),
         "weighed": weighed,
     }
     whole = json.dumps({"trainer": chosen.trainer, "digest": chosen.digest, **stated_record}, ensure_ascii=True)

@@ -320,10 +320,12 @@ class BaseJob(ABC, Generic[R_co]):
 
     Attributes:
         table: its legal steps.
+        promises_nothing: why FLNET_PRIVACY does not protect what such a job sends; empty if it does.
         round: the open round, or the last one; None before the first.
     """
 
     table: Mapping[Phase, Mapping[type, Set[Phase]]]
+    promises_nothing: str = ""
 
     def __init__(self, settings: JobSettings) -> None:
         self.settings = settings
@@ -475,6 +477,8 @@ class BaseJob(ABC, Generic[R_co]):
             PeerError: the event is refused and nothing has changed.
             IllegalStep: a bug: the step is not in the table.
         """
+        if isinstance(event, Prepared) and (why := self._cannot_promise(event.declaration)):
+            event = PrepareFailed(why)
         before = self.phase
         effects = self._react(event)
         effects += self._settle()
@@ -529,6 +533,9 @@ class BaseJob(ABC, Generic[R_co]):
                 words = text("{trainer} takes part in no round: {reason}", self.settings.trainer, reason)
                 dropped = self.series.drop_asked(reason)
                 return [*dropped, *([self.save()] if dropped else []), Publish("no_data", words)]
+            case DataChanged() if why := self._cannot_promise(event.declaration):
+                words = text("{trainer} takes part in no round: {reason}", self.settings.trainer, why)
+                return [Publish("no_data", words)]
             case DataChanged():
                 self.arrivals.announce(event)
                 return []
@@ -558,6 +565,11 @@ class BaseJob(ABC, Generic[R_co]):
             case RolledBack():
                 return self._rolled_back(event)
         raise IllegalStep(f"a job cannot take {type(event).__name__}")
+
+    def _cannot_promise(self, declared: Declaration) -> str:
+        """Why the trainer cannot train under the promise of privacy of this node's settings; empty if it can."""
+        plan = self.settings.rules.privacy
+        return "" if plan is None else self.promises_nothing or plan.refusal(declared)
 
     def _goal_timer_fired(self, name: str) -> list[Effect]:
         effects, has_ended = self.series.stopping.timer_fired(name, self.number, self.phase is Phase.IDLE)
@@ -675,7 +687,12 @@ class BaseJob(ABC, Generic[R_co]):
         self._unready, self._trouble = None, self.held.begin(Model.initial(event), self.snapshot.before) or None
         label, source = event.declaration.label, event.declaration.data.get("source", "")
         begun = self.budget.begin()
-        return [*self._go_on(), self.save(), *begun, Publish("ready", text("{label} is ready: {source}", label, source))]
+        return [
+            *self._go_on(),
+            self.save(),
+            *begun,
+            Publish("ready", text("{label} is ready: {source}", label, source)),
+        ]
 
     def _renew(self) -> list[Effect]:
         """Continue with the new data of the trainer.

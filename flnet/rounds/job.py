@@ -228,6 +228,8 @@ class Job(BaseJob[Round]):
             "round {number} is still {state} here; ask again when it is done", self.number, self.phase.words
         )
         self._must_be_free(busy, (Phase.GATHERING, Phase.EXCHANGING))
+        if why := self.budget.exhausted:
+            raise JobBusy(text("{trainer} starts no rounds here: {reason}", trainer, why))
         if event.why and self.phase is not Phase.IDLE:
             raise JobBusy(text("round {number} is under way; a schedule forces no average", self.number))
         if key.number > LAST_ROUND:

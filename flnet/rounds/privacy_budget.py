@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flnet.algorithms.differential_privacy import Privacy
 from flnet.params.params import Digest
 from flnet.protocol.effects import Publish
 from flnet.protocol.updates import Release
@@ -23,7 +24,19 @@ from flnet.rounds.settings import JobSettings, Tell
 from flnet.text import text
 
 SLACK = 1e-9  # relative; sums of the same terms in another order are no overspending
+COVERS = {
+    "node": text(
+        "Hides all rows of this node together from whoever reads its updates. Not hidden: accuracies on test rows, numbers "
+        "of examples, predictions, and when and how long it trains."
+    ),
+    "rows": text(
+        "Hides each single row of this node from whoever reads its updates. Not hidden: what many rows have in common, "
+        "accuracies on test rows, numbers of examples, predictions, and when and how long it trains."
+    ),
+}
+_LEVELS = {"node": text("for the whole node"), "rows": text("for each row")}
 MOST_LEFT = 1_000_000  # rounds; more are not counted
+
 
 @dataclass
 class _Account:
@@ -164,23 +177,37 @@ class PrivacyBudget:
             return None
         spent, release, privacy = self._spent(plan), self._next(plan), plan.privacy
         account = self._accounts.get(plan.budget, _Account())
+        cost = None if spent is None else plan.cost(spent)
+        left = 0 if spent is None else _rounds_left(plan, spent, release)
         return {
             "level": privacy.level,
             "epsilon": privacy.epsilon,
             "delta": privacy.delta,
             "clip": privacy.clip,
             "budget": plan.budget,
-            "spent": None if spent is None else plan.cost(spent),
+            "spent": cost,
             "updates": account.releases.total(),
             "noise_multiplier": release.noise_multiplier if release else None,
-            "rounds_left": 0 if spent is None else _rounds_left(plan, spent, release),
+            "rounds_left": left,
+            "words": _words(privacy, cost, left),
+            "covers": COVERS[privacy.level],
         }
 
-    def record(self) -> Mapping[str, Any] | None:
-        """What the record of a round says of the own update, after it was counted."""
+    def record(self, release: Release | None) -> Mapping[str, Any] | None:
+        """What the record of a round says of the own update, after it was counted.
+
+        Args:
+            release: the noise in it.
+        """
         view = self.view()
-        names = ("level", "epsilon", "delta", "clip", "budget", "spent", "noise_multiplier")
-        return None if view is None else {name: view[name] for name in names}
+        if view is None or release is None:
+            return None
+        names = ("level", "epsilon", "delta", "clip", "budget", "spent")
+        multiplier, clip = release.noise_multiplier, f"{view['clip']:g}"
+        words = text(
+            "{words}; noise {multiplier} times the clip of {clip}", view["words"], f"{multiplier:.4g}", clip
+        )
+        return {**{name: view[name] for name in names}, "noise_multiplier": multiplier, "words": words}
 
     # --- restarts
 
@@ -225,6 +252,24 @@ def read_accounts(kept: Mapping[str, Any] | None, may_have_sent: bool) -> Accoun
         accounts[str(name)] = _Account(releases, int(account["bare"]))
     counted = kept["counted"]
     return accounts, None if counted is None else Digest(str(counted))
+
+
+def _words(privacy: Privacy, cost: float | None, left: int | None) -> str:
+    """The promise and what was spent of it, in a sentence."""
+    level, delta = _LEVELS[privacy.level], f"{privacy.delta:g}"
+    if cost is None:
+        return text(
+            "epsilon {epsilon}, delta {delta}, {level}: broken, because updates left without the noise for it",
+            f"{privacy.epsilon:g}",
+            delta,
+            level,
+        )
+    figures = (f"{cost:.3g}", f"{privacy.epsilon:g}", delta, level)
+    if left is None:
+        return text("epsilon {spent} of {epsilon} spent, delta {delta}, {level}", *figures)
+    return text(
+        "epsilon {spent} of {epsilon} spent, delta {delta}, {level}; rounds left: {rounds}", *figures, left
+    )
 
 
 def _with(spent: Spent, release: Release, count: int) -> Spent:

@@ -257,7 +257,7 @@ class Round(BaseRound):
             self.gathering.choose(self.chosen or ())
         if self.gathering.sits_out:
             return [*effects, *self.rest(), self._save()]
-        why = opening.sits_out or self._why_not(opening)
+        why = opening.sits_out or self._why_not(opening) or self._budget.exhausted
         return [*effects, *(self._sit_out(why) if why else self._begin()), self._save()]
 
     def force(self) -> list[Effect]:
@@ -283,6 +283,8 @@ class Round(BaseRound):
         if (lags := self._lag()) is not None:
             self.awaited = None
             return lags
+        if why := self._budget.exhausted:  # not before: a late update may have been counted already
+            return self._sit_out(why)
         if not opening.heard_start:
             return [SetTimer(self.start_timer, self._settings.waits.start)]
         return self._begin()
@@ -389,7 +391,7 @@ class Round(BaseRound):
         if self._series.paused:
             return PAUSED
         unwilling = "" if opening.started_by(self._settings.my_id) else self._series.unwilling
-        return self._out_of_turn() or unwilling or self._budget.exhausted
+        return self._out_of_turn() or unwilling
 
     def _out_of_turn(self) -> str:
         """Why it is not this node's turn, if nodes with desired labels and all others take turns."""
@@ -560,7 +562,7 @@ class Round(BaseRound):
         record = self.record
         record.pre_accuracy, record.examples = event.accuracy, event.examples
         record.seconds["train"], record.metrics["before"] = event.seconds, event.metrics
-        record.privacy = self._budget.record()
+        record.privacy = self._budget.record(event.release)
 
     def _note_time(self, word: Word) -> None:
         """Record the duration of a node's training in this round, as the node states it."""
@@ -583,7 +585,7 @@ class Round(BaseRound):
                 return []  # all wait for it
             return self.decline(LATE, late=True)
         is_slow = self._peers.paces.is_slow(me, self._peers.here)
-        if staleness.bound and not self._needs_start and others and is_slow:
+        if staleness.bound and not self._needs_start and others and is_slow and not self._budget.exhausted:
             return [*self.decline(LATE, late=True), *self.train_on()]
         return None
 

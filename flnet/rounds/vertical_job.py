@@ -89,6 +89,7 @@ class VerticalJob(BaseJob[VerticalRound]):
     """
 
     table: Mapping[Phase, Mapping[type, Set[Phase]]] = VERTICAL
+    promises_nothing = text("FLNET_PRIVACY does not protect what nodes with different columns send each other")
 
     def __init__(self, settings: JobSettings) -> None:
         super().__init__(settings)

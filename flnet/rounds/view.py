@@ -24,7 +24,6 @@ MAX_NUMBER = 10**15
 NAMES_FOR_PEERS = 50  # of columns of a holder in GET /info, whose size peers limit
 _NOT_FOR_PEERS: Mapping[str, bool | set[str]] = {
     **dict.fromkeys(("finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"), True),
-    "privacy": True,
     "asks_too_much": True,
     "vertical": {"own", "gain", "warnings", "sent", "received"},
 }
@@ -197,7 +196,9 @@ class VerticalView(View):
 class PrivacyView(View):
     """What this node promises of its updates, and what they have spent of it."""
 
-    level: Literal["node", "rows"] = Field(description="whether all rows of the node are hidden together, or each row")
+    level: Literal["node", "rows"] = Field(
+        description="whether all rows of the node are hidden together, or each row"
+    )
     epsilon: float = Field(description="epsilon of the promise")
     delta: float = Field(description="delta of the promise")
     clip: float = Field(description="L2 norm to which updates, or gradients of rows, are shortened")
@@ -212,6 +213,8 @@ class PrivacyView(View):
     rounds_left: int | None = Field(
         description="how many more updates with this noise the budget allows; null if not known yet"
     )
+    words: Words = Field(description="all this in a sentence")
+    covers: Words = Field(description="what the promise covers, and what it does not")
 
 
 class LittleView(View):
@@ -299,8 +302,7 @@ class JobView(View):
     )
     privacy: PrivacyView | None = Field(
         default=None,
-        description="what this node promises of its updates, and what was spent; null without FLNET_PRIVACY; not in "
-        "GET /info",
+        description="what this node promises of its updates, and what was spent; null without FLNET_PRIVACY",
     )
     counts_little: list[LittleView] = Field(
         default=[], description="nodes whose updates have a low weight; not in GET /info"

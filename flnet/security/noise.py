@@ -1,8 +1,8 @@
-"""Secret random numbers: noise that follows from a key and its place, and numbers straight from the system's source.
+"""Secret random numbers: noise that follows from a key and from its place, and numbers from the system's source.
 
-Normal noise for the defences of vertical jobs follows from a key that no other node knows. The key is drawn from the system's source for secrets once for each trainer, and lies in the trainer's folder: after a
-restart, a batch that is sent again still gets the noise that it had. The numbers are as unpredictable as BLAKE3 with a
-key is.
+Normal noise for the defences of vertical jobs follows from a key that no other node knows. The key is drawn from the
+system's source for secrets once for each trainer, and lies in the trainer's folder: after a restart, a batch that is
+sent again still gets the noise that it had. The numbers are as unpredictable as BLAKE3 with a key is.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from flnet.text import text
 KEY_BYTES = 32
 FILE = "noise.key"
 _WORD = 8
+_DRAWS = 4
 
 
 class SecretNormal:
@@ -90,9 +91,20 @@ def normal(data: bytes, count: int) -> NDArray[np.float64]:
 
 def system_uniform(count: int) -> NDArray[np.float64]:
     """Numbers in [0, 1) with 53 random bits each from the system's source for secrets."""
-    return (np.frombuffer(os.urandom(_WORD * count), np.uint64) >> np.uint64(11)) * 2.0**-53
+    words = np.frombuffer(os.urandom(_WORD * count), np.uint64) >> np.uint64(11)
+    return words.astype(np.float64) * 2.0**-53
 
 
 def system_normal(count: int) -> NDArray[np.float64]:
     """Standard normal numbers from the system's source for secrets."""
     return normal(os.urandom(normal_bytes(count)), count)
+
+
+def system_noise(count: int) -> NDArray[np.float64]:
+    """The same for noise that hides something, each number from four.
+
+    The last digits of a normal number tell which one it was, and so what it was added to (Mironov 2012). In a sum of
+    several this takes too long to search for (Holohan, Braghin 2021, section 5.1).
+    """
+    summed: NDArray[np.float64] = system_normal(_DRAWS * count).reshape(_DRAWS, count).sum(0)
+    return summed / math.sqrt(_DRAWS)

@@ -52,7 +52,18 @@ from flnet.labels.spaces import Correspondence, Labelling
 from flnet.params.params import Params
 from flnet.protocol.events import Declaration, Turn
 from flnet.text import Text, text
-from flnet.trainer import Fit, InCoarse, Method, Partition, Prediction, Score, TrainerFile, TrainerSettings
+from flnet.trainer import (
+    Fit,
+    InCoarse,
+    Method,
+    NoisySteps,
+    Partition,
+    Prediction,
+    RowPrivacy,
+    Score,
+    TrainerFile,
+    TrainerSettings,
+)
 from tests.helpers import HYPER, params
 from tests.labels.spaces import COARSE, FINE, NESTED
 
@@ -62,7 +73,7 @@ SCORE = Score(0.5, 4, {"loss": 0.25})
 LABELS = Labelling(COARSE, FINE, Correspondence(FINE, COARSE, NESTED), "parallel", 7, rows=50)
 SETTINGS = TrainerSettings(
     Path("data"), Path("state"), (1, 2), 3, 2, Partition.parse("dirichlet:0.3"), "cpu", 7.5,
-    Method("proximal:0.1", "apfl:0.5:0.01", "local", controls=True), LABELS,
+    Method("proximal:0.1", "apfl:0.5:0.01", "local", controls=True, row_privacy=True), LABELS,
 )  # fmt: skip
 ASSIGNMENT = Assignment(TrainerFile("T", "T.py", module="m", frameworks=frozenset({"torch"})), SETTINGS)
 DECLARATION = Declaration(
@@ -79,6 +90,7 @@ COARSE_PREDICTION = InCoarse("two", ("a", "b"), np.ones((2, 2), np.float32), est
 REQUESTS = [
     PrepareRequest(reload=True),
     FitRequest(MODEL, HYPER, 1, round=4),
+    FitRequest(MODEL, HYPER, 1, row_privacy=RowPrivacy(1.5, 0.5)),
     PersonaliseRequest(MODEL, HYPER, 1, split="validation"),
     EvaluateRequest(MODEL),
     EvaluateRequest(MODEL, "validation"),
@@ -95,6 +107,7 @@ REQUESTS = [
 RESULTS = [
     PrepareResult(DECLARATION, MODEL),
     FitResult(Fit(MODEL, 3, 2, {"loss": 0.5}), SCORE),
+    FitResult(Fit(MODEL, 3, noisy=NoisySteps(0.25, 7)), SCORE),
     PersonaliseResult(MODEL, SCORE),
     SCORE,
     replace(SCORE, split="validation"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from flnet.compute.checks import checked_fit, checked_params, checked_score, declared
 from flnet.errors import TrainerError
 from flnet.params.params import Params
-from flnet.trainer import Array, DataInfo, Fit, HyperParams, Score, Task, Trainer
+from flnet.trainer import Array, DataInfo, Fit, HyperParams, NoisySteps, RowPrivacy, Score, Task, Trainer
 from tests.helpers import params
 
 GIVEN = params(w=[1.0, 2.0], steps=np.array([3]))
@@ -62,6 +63,30 @@ def test_a_good_fit_gets_the_dtypes_it_began_with_and_arrays_of_its_own() -> Non
     assert checked.params["w"].tolist() == [5.0, 6.0]
     assert checked.params["w"].dtype == np.float32
     assert type(checked.examples) is int
+
+
+@pytest.mark.parametrize(
+    ("noisy", "words"),
+    [
+        (None, r"fit of trainer T was asked to hide single rows and gave noisy=None; expected NoisySteps"),
+        ((0.5, 3), r"gave noisy=\(0.5, 3\); expected NoisySteps"),
+        (NoisySteps(0.5, 2.5), "gave noisy=.*2.5.*; expected NoisySteps"),  # type: ignore[arg-type]
+        (NoisySteps(0.0, 3), "gave the sampling rate 0 and 3 noisy steps; expected a rate above 0 and up to 1"),
+        (NoisySteps(1.5, 3), "gave the sampling rate 1.5 and 3 noisy steps"),
+        (NoisySteps(float("nan"), 3), "gave the sampling rate nan"),
+        (NoisySteps(0.5, 0), "gave the sampling rate 0.5 and 0 noisy steps; expected .* 1 step or more"),
+    ],
+)
+def test_a_training_that_was_to_hide_rows_must_say_what_it_did(noisy: Any, words: str) -> None:
+    given = replace(fit(), noisy=noisy)
+    with pytest.raises(TrainerError, match=words):
+        checked_fit(given, GIVEN, "T", RowPrivacy(1.0, 1.0))
+    assert checked_fit(given, GIVEN, "T").noisy is None  # nobody asked
+
+
+def test_what_a_training_did_to_hide_rows_is_told_on() -> None:
+    given = replace(fit(), noisy=NoisySteps(np.float32(0.25), np.int64(7)))  # type: ignore[arg-type]
+    assert checked_fit(given, GIVEN, "T", RowPrivacy(1.0, 1.0)).noisy == NoisySteps(0.25, 7)
 
 
 def test_figures_that_are_no_numbers_do_not_spoil_a_training() -> None:

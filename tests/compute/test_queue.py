@@ -27,6 +27,7 @@ from flnet.errors import DataMissing, InputRefused, NotOffered, ParamsRefused, S
 from flnet.params.params import TrainerId
 from flnet.protocol.messages import HyperParams
 from flnet.settings import Settings, load_settings
+from flnet.trainer import NoisySteps, RowPrivacy
 from tests.compute.bench import ENDLESS, START, TINY, eventually, plugin
 from tests.compute.conftest import MakeBench
 from tests.helpers import HYPER, params
@@ -49,6 +50,32 @@ async def test_a_trainer_is_prepared_trained_and_measured(compute: str, bench: M
     assert fit.params["w"].dtype == start["w"].dtype
     assert score.accuracy > 0.9
     assert await queue.call(TINY, EvaluateRequest(start.merged_with(fit.params))) == score
+
+
+async def test_a_training_hides_rows_with_noise_and_says_what_it_did(compute: str, bench: MakeBench) -> None:
+    pytest.importorskip("opacus", reason="Opacus is not installed: pip install flnet[privacy]")
+    queue, name = bench(compute, data_shard="1/4").queue, TrainerId("MNIST")
+    declaration, start = await queue.call(name, PrepareRequest())
+    hyper, rows = HyperParams(e=2, u=0.01, b=100), declaration.data["rows"]["train"]
+    asked = FitRequest(start, hyper, seed=1, row_privacy=RowPrivacy(1.0, 1.0))
+    (one, score), (other, _) = [await queue.call(name, asked) for _ in range(2)]
+    assert one.noisy == other.noisy == NoisySteps(100 / rows, 2 * -(-rows // 100))
+    assert one.examples == rows
+    assert 0 <= score.accuracy <= 1
+    for key, value in start.items():
+        assert not np.array_equal(one.params[key], value)
+        assert not np.array_equal(one.params[key], other.params[key])  # the same seed, but another noise
+    plain, _ = await queue.call(name, FitRequest(start, hyper, seed=1))
+    assert plain.noisy is None
+
+
+async def test_a_trainer_that_ignores_that_rows_are_to_be_hidden_is_found_out(
+    compute: str, bench: MakeBench
+) -> None:
+    queue = bench(compute).queue
+    _, start = await queue.call(TINY, PrepareRequest())
+    with pytest.raises(TrainerError, match="trainer TINY was asked to hide single rows and gave noisy=None"):
+        await queue.call(TINY, FitRequest(start, HYPER, seed=1, row_privacy=RowPrivacy(1.0, 1.0)))
 
 
 async def test_both_backends_learn_the_same_bytes(bench: MakeBench) -> None:

@@ -28,10 +28,9 @@ LABELS = {
 }
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def write_data(folder: Path) -> Path:
     """A file as the published one, whose kinds differ in brightness: 60 X-rays to train on, each of a patient."""
-    folder, chance = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    chance = np.random.default_rng(0)
     arrays: dict[str, Any] = {}
     for part, first, count in (("train", 0, 60), ("val", 100, 6), ("test", 200, 30)):
         kinds = np.arange(count) % 3
@@ -40,6 +39,11 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
         arrays |= {f"subtype_{part}": kinds.astype(np.uint8), f"patient_{part}": first + np.arange(count)}
     np.savez(folder / "chest_xray_pneumonia_64.npz", **arrays)
     return folder
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_data(tmp_path_factory.mktemp("data"))
 
 
 def told(data: Path, state: Path, **says: object) -> TrainerSettings:

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flnet.algorithms.registry import with_method
 from flnet.algorithms.wrapper import Descent
 from flnet.compute.checks import checked_fit, checked_score, declared
 from flnet.compute.loader import import_trainer
 from flnet.errors import TrainerError
 from flnet.params.params import Params, Schema
 from flnet.protocol.messages import HyperParams
-from flnet.trainer import Task, Trainer, TrainerSettings
+from flnet.trainer import Method, Task, Trainer, TrainerSettings
 from tests.trainers.cifar_forms import made_up, npz
 from tests.trainers.real_data import datasets_path
 from tests.trainers.test_chest_x_ray import packed
@@ -67,6 +68,13 @@ def test_the_declaration_says_what_the_mesh_must_know(both: Both, name: str, lab
     assert Schema.of(params).numbers in numbers
     assert all(value.dtype == np.float32 for value in params.values())
     assert Params(trainer.initial_params(0)) == params != Params(trainer.initial_params(4))
+
+
+@pytest.mark.parametrize("name", ["CIFAR10", "CHEST"])
+def test_rows_cannot_be_hidden_under_batch_normalisation(both: Both, name: str) -> None:
+    words = r"batch normalisation \(.*\) mixes the rows of a batch; .* group normalisation, or take one of .*CIFAR10_SMALL"
+    with pytest.raises(TrainerError, match=words):
+        with_method(both[name], Method(row_privacy=True), 0, name)
 
 
 @pytest.mark.parametrize("name", ["CIFAR10", "CHEST"])

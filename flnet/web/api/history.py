@@ -98,6 +98,19 @@ WeighedView = Annotated[
 ]
 
 
+class SpentView(View):
+    """The noise of this node's update of a round, and what its budget had spent with it."""
+
+    level: Literal["node", "rows"]
+    epsilon: float = Field(description="epsilon of the promise")
+    delta: float
+    clip: float
+    budget: str = Field(description="name of the budget")
+    spent: float | None = Field(description="epsilon of all updates counted in this budget, this one included")
+    noise_multiplier: float
+    words: str = Field(description="all this in a sentence")
+
+
 class RoundView(View):
     """The result of one round on this node."""
 
@@ -135,6 +148,9 @@ class RoundView(View):
         "where the round was cut short, where the node took the average of others, and where there are no common rounds",
     )
     weighed: WeighedView = Field(default={})
+    privacy: SpentView | None = Field(
+        default=None, description="what this node promised of its update, and spent with it; null if nothing"
+    )
 
 
 @api.get(

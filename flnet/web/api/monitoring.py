@@ -31,6 +31,12 @@ _JOB_GAUGES = (  # field of a job's view, name, description; a job without this 
     ("rounds_left", "rounds_left", "Rounds of a series that are still to be started here"),
     ("paused", "paused", "1 while this node sits rounds out"),
 )
+_PRIVACY_GAUGES = (  # the same, of what a node with FLNET_PRIVACY promises
+    ("spent", "epsilon_spent", "Epsilon that the updates counted in the budget have spent"),
+    ("epsilon", "epsilon_budget", "Epsilon of the budget"),
+    ("delta", "delta", "Delta of the budget"),
+    ("rounds_left", "rounds_left", "Further updates that the budget allows"),
+)
 _ACCURACIES = (("before", "pre_fedavg_accuracy"), ("after", "post_fedavg_accuracy"))
 api = Api()
 
@@ -137,6 +143,13 @@ def _job_metrics(jobs: list[interface.View]) -> Iterator[_Metric]:
         for job in jobs:
             metric.add(job.get(name), job["trainer_id"])
         yield metric
+    for name, metric_name, description in _PRIVACY_GAUGES:
+        metric = _Metric(f"privacy_{metric_name}", description, ("trainer", "level"))
+        for job in jobs:
+            if (privacy := job.get("privacy")) is not None:
+                metric.add(privacy.get(name), job["trainer_id"], privacy["level"])
+        if metric.samples:
+            yield metric
     waiting = _Metric("job_waiting_peers", "Peers whose updates are missing", ("trainer",))
     phases = _Metric("job_phase", "1 for the phase a job is in", ("trainer", "phase"))
     accuracies = _Metric("job_accuracy", "On the own test rows, before and after averaging", ("trainer", "when"))
