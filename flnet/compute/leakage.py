@@ -29,7 +29,8 @@ class OwnRows(NamedTuple):
 def membership_of(trainer: Trainer, params: Mapping[str, Array], name: str) -> dict[str, Any]:
     """How well a model's loss tells this node's training rows from its test rows, as JSON-ready data.
 
-    As many rows of each kind as there are of both, at most `MOST_ROWS`, the same ones each time.
+    At most `MOST_ROWS` of each kind, the same ones each time. Both kinds need not have as many: each figure compares
+    shares.
 
     Args:
         name: the trainer's id, for messages.
@@ -39,10 +40,9 @@ def membership_of(trainer: Trainer, params: Mapping[str, Array], name: str) -> d
         TrainerError: the trainer's rows or predictions make no sense.
     """
     rows = _own_rows(trainer, name)
-    count = min(len(rows.train.labels), len(rows.test.labels), MOST_ROWS)
-    if not count:
+    if not (len(rows.train.labels) and len(rows.test.labels)):
         raise NotOffered(text("{trainer} has no training rows or no test rows here to compare", name))
-    train, test = (_losses(trainer, params, _drawn(part, count), rows.spec, name) for part in rows[:2])
+    train, test = (_losses(trainer, params, _drawn(part), rows.spec, name) for part in rows[:2])
     found = membership(train, test)
     figures = {key: round(value, 6) for key, value in asdict(found).items()}
     sizes = {"train": len(rows.train.labels), "test": len(rows.test.labels)}
@@ -61,8 +61,8 @@ def _own_rows(trainer: Trainer, name: str) -> OwnRows:
     return OwnRows(Rows(inputs, labels), test, spec)
 
 
-def _drawn(rows: Rows, count: int) -> Rows:
-    some = np.sort(np.random.default_rng(0).permutation(len(rows.labels))[:count])
+def _drawn(rows: Rows) -> Rows:
+    some = np.sort(np.random.default_rng(0).permutation(len(rows.labels))[:MOST_ROWS])
     return Rows(rows.inputs[some], rows.labels[some])
 
 

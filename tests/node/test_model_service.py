@@ -298,7 +298,7 @@ async def test_own_people_see_what_a_model_gives_away() -> None:
     async with alone(trainer, rounds=2) as node:
         older = (await node.models(MNIST_3_7))[1]["digest"]
         found = [await node.studies.findings(MNIST_3_7, "leaks", which) for which in (None, None, older)]
-        assert (found[0], found[0]["advantage"], found[0]["members"]) == (found[1], 1, 30)
+        assert (found[0], found[0]["advantage"], found[0]["members"]) == (found[1], 1, 40)
         assert found[2]["model"]["digest"] == older
         assert trainer.predicted == 4  # training and test rows of two models, each once
         LeaksView.model_validate_json(orjson.dumps(found[0]))
