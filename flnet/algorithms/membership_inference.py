@@ -15,6 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from flnet.params.params import Array
+from flnet.text import text
 
 RESAMPLES = 500  # of the bootstrap
 SURE = 95  # percent of an interval, and of what chance alone stays below
@@ -75,7 +76,9 @@ def membership(members: Array, others: Array, seed: int = 0) -> Membership:
     """
     for losses in (members, others):
         if losses.ndim != 1 or not len(losses) or not np.isfinite(losses).all():
-            raise ValueError(f"losses {list(losses.shape)}; expected a row of finite numbers, at least one")
+            raise ValueError(
+                text("losses {shape}; expected a row of finite numbers, at least one", list(losses.shape))
+            )
     chance = np.random.default_rng(seed)
     found = _measured(members[None], others[None])
     again = _measured(_resampled(members, chance), _resampled(others, chance))

@@ -83,7 +83,9 @@ def test_a_memoriser_gives_its_rows_away_and_an_ignorant_model_does_not() -> Non
     assert found[2]["auc"] > 0.98
 
 
-def test_at_most_so_many_rows_of_each_kind_are_compared_and_not_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_most_so_many_rows_of_each_kind_are_compared_and_not_all_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     trainer = Remembering(rows_of(300, 1), rows_of(20_000, 2))
     found = membership_of(trainer, model(1), "X")
     assert (found["members"], found["others"]) == (300, leakage.MOST_ROWS)
