@@ -101,10 +101,10 @@ def membership(members: Array, others: Array, seed: int = 0) -> Membership:
 def by_chance(members: int, others: int) -> float:
     """The advantage below which a model that has seen no row stays in 95 of 100 cases.
 
-    The best advantage is the distance of two empirical distributions, so this is Smirnov's bound (1948):
-    sqrt(-ln(0.05 / 2) / 2) = 1.358, times sqrt(1 / members + 1 / others).
+    The best advantage is how far one empirical distribution lies above another, so this is Smirnov's one-sided bound
+    (1948): sqrt(-ln(0.05) / 2) = 1.224, times sqrt(1 / members + 1 / others).
     """
-    factor = math.sqrt(-math.log((1 - SURE / 100) / 2) / 2)
+    factor = math.sqrt(-math.log(1 - SURE / 100) / 2)
     return min(1.0, factor * math.sqrt(1 / members + 1 / others))
 
 

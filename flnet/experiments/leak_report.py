@@ -264,12 +264,12 @@ def _write_csv(
         table.writerow(["mechanism", "figure", "images", "seed", "value"])
         for name, seeds in found.items():
             for figure, values in _leaked(seeds).items():
-                table.writerows([name, figure, "", seed, value] for seed, value in enumerate(values))
+                table.writerows([name, figure, "", seed, f"{value:.6g}"] for seed, value in enumerate(values))
         for name, runs in images.items():
             for seed, run in enumerate(runs):
                 for batch, one in zip(scale.batches, run, strict=True):
                     figures = {"ssim": one.ssim, "psnr": one.psnr, "labels": one.labels, "closed": one.closed}
-                    table.writerows([name, figure, batch, seed, value] for figure, value in figures.items())
+                    table.writerows([name, figure, batch, seed, f"{value:.6g}"] for figure, value in figures.items())
 
 
 def _cell(values: Sequence[float]) -> str:

@@ -30,7 +30,7 @@ def test_a_model_that_knows_no_row_stays_below_what_chance_gives() -> None:
     chance = np.random.default_rng(1)
     pairs = [chance.exponential(1, (2, 400)) for _ in range(100)]
     found = [membership(*pair) for pair in pairs]
-    assert sum(one.is_seen for one in found) <= 10  # 5 % are 5
+    assert 1 <= sum(one.is_seen for one in found) <= 10  # 5 % are 5
     assert abs(np.mean([one.by_mean for one in found])) < 0.015  # a threshold of its own is fitted to nothing
     assert np.mean([one.low == 0 for one in found]) > 0.8
 
@@ -56,7 +56,7 @@ def test_the_auc_is_that_of_the_metrics() -> None:
 
 
 def test_chance_by_smirnov() -> None:
-    assert by_chance(200, 200) == pytest.approx(1.3581 * 0.1, abs=1e-4)
+    assert by_chance(200, 200) == pytest.approx(1.2239 * 0.1, abs=1e-4)
     assert by_chance(1, 1) == 1
 
 

@@ -19,7 +19,7 @@ from flnet.web.translation import Translate, request_translator
 
 pages = Pages()
 MOST_ROWS, MOST_COLUMNS = 40, 30  # of a matrix; the rest is in the JSON
-FEW_ROWS = 200  # of one kind: chance alone reaches 0.1 and more
+FEW_ROWS = 200  # of one kind: chance alone reaches 0.09 and more
 SHADES = 9  # of a cell, in addition to its number: 0 for none
 
 
