@@ -366,3 +366,28 @@ def test_what_goes_on_from_common_averages_needs_common_rounds(other: dict[str, 
     with pytest.raises(ValidationError, match="FLNET_ROUNDS=asynchronous has no average that all nodes make"):
         Settings.model_validate({"rounds": "asynchronous", **other})
     assert Settings.model_validate(other).rounds == "common"
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        ({"rounds": "asynchronous"}, "needs common rounds"),
+        ({"aggregation": "clip,scaffold"}, "updates of scaffold hold control variates"),
+        ({"clip_norm": 2}, "FLNET_CLIP_NORM would shorten the noise too"),
+    ],
+)
+def test_a_promise_of_privacy_is_refused_with_what_breaks_it(other: dict[str, Any], why: str) -> None:
+    with pytest.raises(ValidationError, match=why):
+        Settings.model_validate({"privacy": "node:3:1e-5", **other})
+    assert Settings.model_validate({"privacy": "none", **other}).privacy == "none"
+
+
+def test_rows_that_are_hidden_stay_so_in_updates_that_are_shortened() -> None:
+    assert Settings.model_validate({"privacy": "rows:3:1e-5", "clip_norm": 2}).clip_norm == 2
+
+
+def test_a_promise_that_is_none_is_refused_by_the_name_that_the_person_gave() -> None:
+    with pytest.raises(SettingsError, match=r"FLNET_PRIVACY=node:0:1e-5: expected an epsilon above 0 .* got 0"):
+        load_settings({}, {"FLNET_PRIVACY": "node:0:1e-5"})
+    with pytest.raises(SettingsError, match="FLNET_PRIVACY_BUDGET"):
+        load_settings({}, {"FLNET_PRIVACY_BUDGET": "two words"})

@@ -125,16 +125,12 @@ def plan_lines(jobs: list[View]) -> list[str]:
 
 
 def privacy_lines(jobs: list[View]) -> list[str]:
-    """Two lines per job that promises privacy: what was spent, and what the promise covers."""
-    promising = [job for job in jobs if isinstance(job.get("privacy"), dict)]
-    return [
-        line
-        for job in promising
-        for line in (
-            f"{printable(job.get('trainer_id'))} privacy: {printable(job['privacy'].get('words'))}",
-            f"  {printable(job['privacy'].get('covers'))}",
-        )
+    """A line per job that promises privacy, with what was spent; then what the promise covers, once."""
+    named = [
+        (printable(job.get("trainer_id")), job["privacy"]) for job in jobs if isinstance(job.get("privacy"), dict)
     ]
+    lines = [f"{name} privacy: {printable(privacy.get('words'))}" for name, privacy in named]
+    return [*lines, *dict.fromkeys(printable(privacy.get("covers")) for _, privacy in named)]
 
 
 def merging_lines(jobs: list[View], nodes: int) -> list[str]:

@@ -25,7 +25,13 @@ from flnet.errors import InvalidMessage, LabelsRefused, LocalError
 from flnet.experiments.attacks import check_attack
 from flnet.labels.spaces import read_fields
 from flnet.rounds.stopping import Goal
-from flnet.settings import check_aggregation, check_local_training, check_partition, check_personal_model
+from flnet.settings import (
+    check_aggregation,
+    check_local_training,
+    check_partition,
+    check_personal_model,
+    check_privacy,
+)
 from flnet.trainer import Choice, Method, Partition
 
 NUMBERS = 3  # increase it when a change of flnet changes the numbers of equal setups and seeds
@@ -34,7 +40,16 @@ Over = Literal["mean", "min", "max"]
 _OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {"mean": fmean, "min": min, "max": max}
 _DECIDES_NOTHING = frozenset({"needs", "together"})
 _BETWEEN_NODES = frozenset(
-    {"aggregation", "hostile", "attack", "participation", "min_participants", "exchange", "max_update_norm"}
+    {
+        "aggregation",
+        "hostile",
+        "attack",
+        "participation",
+        "min_participants",
+        "exchange",
+        "max_update_norm",
+        "privacy",
+    }
 )
 _OF_PARTS = frozenset({"nodes", "partition"})
 
@@ -82,6 +97,7 @@ class Setup(Record):
         min_participants: least number of nodes that train in a round.
         exchange: whether a node adopts a peer's model that is better on its own test rows.
         max_update_norm: as the setting of this name.
+        privacy: as FLNET_PRIVACY, with a budget that is planned for `rounds`.
         local_training: as FLNET_LOCAL_TRAINING; "proximal:0.01" is FedProx.
         personal_model: as FLNET_PERSONAL_MODEL. Figures of personal models are named "after.local_...", and
             "after.chosen_..." where an autoencoder chooses between the personal and the common model.
@@ -111,6 +127,7 @@ class Setup(Record):
     min_participants: int = Field(default=1, ge=1, le=257)
     exchange: bool = False
     max_update_norm: float = Field(default=100, ge=0)
+    privacy: Annotated[str, AfterValidator(check_privacy)] = "none"
     local_training: Annotated[str, AfterValidator(check_local_training)] = "plain"
     personal_model: Annotated[str, AfterValidator(check_personal_model)] = "none"
     model_choice: Choice = "by-input"

@@ -15,10 +15,13 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State
 from flnet.aggregation.screening import Bounds, Measure
+from flnet.algorithms.differential_privacy import released
 from flnet.algorithms.registry import parse_rule
+from flnet.compute.privacy_accounting import plan_of
 from flnet.compute.tasks import round_seed
 from flnet.errors import LocalError
 from flnet.experiments.attacks import Attack, Poisonable, backdoor_success, crafted, poisoned
@@ -40,9 +43,11 @@ from flnet.protocol.events import (
     TrainingFailed,
 )
 from flnet.protocol.messages import ModelParams, Packet
-from flnet.protocol.updates import RoundKey, Update
+from flnet.protocol.updates import Release, RoundKey, Update
 from flnet.rounds.participation import Participation
+from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.rounds.settings import Rules, Waits
+from flnet.settings import Settings
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.invariants import Ledger
 from flnet.simulation.network import Calls, Receiver, SimulatedNetwork
@@ -207,7 +212,9 @@ class CellMesh(Cluster):
         setup = cell.setup
         participation = Participation(setup.participation, setup.min_participants)
         faults = Faults(digests=1.0)
-        super().__init__(len(learners), cell.seed, faults, WAITS, QUIET, rules=Rules(participation))
+        self.plan = planned(setup.privacy, setup.rounds) if setup.kind == "federated" else None
+        rules = Rules(participation, privacy=self.plan)
+        super().__init__(len(learners), cell.seed, faults, WAITS, QUIET, rules=rules)
         own = learners[0].declaration.merging if learners else ""
         self.strategy = cached_rule(parse_rule(own or setup.aggregation))
         self.bounds, self.measure = Bounds(setup.max_update_norm), cached_measure(distance)
@@ -364,7 +371,24 @@ class CellMesh(Cluster):
         assert order.fit is not None
         figures = (order.fit.examples, score.accuracy, order.fit.labels, 0.0)
         learnt = Params(order.fit.params) if crafted is None else crafted
-        return Trained(effect.key, learnt, *figures, metrics={**order.fit.metrics, **score.metrics})
+        shared, release = self._private(node, effect, learnt)
+        metrics = {**order.fit.metrics, **score.metrics}
+        return Trained(effect.key, learnt, *figures, metrics=metrics, shared=shared, release=release)
+
+    def _private(self, node: SimulatedNode, effect: Train, learnt: Params) -> tuple[Params | None, Release | None]:
+        """What leaves a node that promises privacy, and the noise in it; nothing of both where nodes do not."""
+        plan = self.plan
+        if plan is None:
+            return None, None
+        release, schema = plan.release(effect.hyper, 0), node.job.held.schema
+        place = list(self.nodes).index(node.id)
+        chance = np.random.default_rng((self.cell.seed, place, effect.key.number))  # so that equal seeds are equal
+
+        def words(count: int) -> NDArray[np.uint64]:
+            return chance.integers(0, 1 << 64, count, np.uint64)
+
+        shared = learnt.select(schema.specs)
+        return released(effect.params, shared, plan.privacy.clip, release.noise_multiplier, words), release
 
     def _is_over(self) -> bool:
         if self._open_rounds:
@@ -403,6 +427,18 @@ class CellMesh(Cluster):
 
     def _data(self) -> str:
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
+
+
+def planned(privacy: str, rounds: int) -> PrivacyPlan | None:
+    """The promise of all nodes, planned for so many rounds; None if they promise nothing.
+
+    Raises:
+        LocalError: it is about rows, which experiments do not hide, or a library is not installed.
+    """
+    plan = plan_of(Settings(privacy=privacy, privacy_rounds=rounds))
+    if plan is not None and plan.privacy.level == "rows":
+        raise LocalError(f"expected node:epsilon:delta as the privacy of an experiment, got {privacy}")
+    return plan
 
 
 def _introduce(nodes: Iterable[SimulatedNode]) -> None:

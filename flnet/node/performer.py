@@ -179,7 +179,7 @@ class StateSaver:
             saved = await self._store.load(trainer, HELD_ROUNDS)
         except LocalError as exc:
             self._tell("state_damaged", text("what was kept of {trainer} cannot be read: {error}", trainer, exc))
-            return None
+            return Restored({}, is_lost=True)
         finally:
             self.publish_notices()
         return None if saved is None else restored_of(saved)

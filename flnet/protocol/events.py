@@ -212,6 +212,7 @@ class Restored(Event):
         updates: updates of peers for rounds that were not averaged yet; offered ones have no parameters.
         records: of the rounds that are over, oldest first.
         remembered: what the aggregation rule remembered.
+        is_lost: whether there was something that cannot be read; then there is nothing else.
     """
 
     snapshot: Mapping[str, Any]
@@ -221,6 +222,7 @@ class Restored(Event):
     updates: tuple[UpdateReceived | UpdateOffered, ...] = ()
     records: tuple[Mapping[str, Any], ...] = ()
     remembered: Params | None = None
+    is_lost: bool = False
 
 
 @dataclass(frozen=True)

@@ -837,6 +837,9 @@ class BaseJob(ABC, Generic[R_co]):
         trainer = self.settings.trainer
         if self.phase is not Phase.LOADING:
             return []
+        if event.is_lost:
+            self.budget.lose()
+            return []
         try:
             self._restore(event)
         except (AttributeError, KeyError, TypeError, ValueError, InvalidMessage) as exc:
@@ -876,7 +879,7 @@ class BaseJob(ABC, Generic[R_co]):
         records = [RoundRecord.read(record) for record in event.records]
         record = RoundRecord.read(figures["record"]) if figures.get("record") else None
         key = RoundKey(figures["round"], PeerId(figures.get("initiator") or "")) if figures["round"] >= 0 else None
-        spent = read_accounts(figures.get("privacy"), may_have_sent=key is not None)
+        spent = read_accounts(figures.get("privacy"))
         past = None if key is None else self._past(key, record, figures)
         self.round = past
         self.snapshot.restore(event)
@@ -886,6 +889,8 @@ class BaseJob(ABC, Generic[R_co]):
         self.arrivals.restore(arrived)
         self.history.restore(records, record)
         self.budget.restore(spent)
+        if figures.get("privacy") is None and key is not None:  # an earlier version, or what a repair could find
+            self.budget.lose()
         # What was said in the open round was said under another name, or in rounds of another kind.
         is_other = bool(figures.get("asynchronous")) != settings.rules.asynchronous
         if figures.get("me", settings.my_id) != settings.my_id or is_other:

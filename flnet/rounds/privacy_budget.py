@@ -230,18 +230,14 @@ class PrivacyBudget:
         self._accounts, self._counted = accounts
 
 
-def read_accounts(kept: Mapping[str, Any] | None, may_have_sent: bool) -> Accounts:
-    """Read the result of `PrivacyBudget.kept` after a restart.
-
-    Args:
-        kept: None if an earlier version of flnet saved the job, which counted nothing.
-        may_have_sent: whether that may have sent an update.
+def read_accounts(kept: Mapping[str, Any] | None) -> Accounts:
+    """Read the result of `PrivacyBudget.kept` after a restart; nothing of None.
 
     Raises:
         AttributeError, KeyError, TypeError, ValueError: it is damaged.
     """
     if kept is None:
-        return ({FIRST: _Account(bare=1)} if may_have_sent else {}), None
+        return {}, None
     accounts = {}
     for name, account in kept["accounts"].items():
         releases: Counter[Release] = Counter()

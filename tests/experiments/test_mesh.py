@@ -13,6 +13,7 @@ import pytest
 
 from flnet.aggregation.base import Merged, RoundStart, State
 from flnet.aggregation.fed_avg import fed_avg
+from flnet.errors import LocalError
 from flnet.experiments.cells import Cell, Outcome
 from flnet.experiments.learners import Learner, Order, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import CellMesh, cached_measure, cached_rule
@@ -236,3 +237,26 @@ def test_each_distance_is_computed_once_in_a_round() -> None:
     assert calls == [(zero, one), (zero, two)]
     assert [cached(one, params, schema) for params in (one, two, two)] == [0.0, 2.0, 2.0]
     assert len(calls) == 4
+
+
+def test_nodes_that_promise_privacy_send_noise_that_lasts_for_the_rounds_and_equal_seeds_are_equal(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("dp_accounting")
+    promise = {"privacy": "node:3:1e-5"}
+    run, again, plain = Run(tmp_path / "1", **promise), Run(tmp_path / "2", **promise), Run(tmp_path / "3")
+    digests = [
+        [record["digest"] for record in made.mesh.records[next(iter(made.mesh.nodes))]]
+        for made in (run, again, plain)
+    ]
+    assert digests[0] == digests[1] != digests[2]
+    assert run.outcome.rounds == 3
+    for node in run.mesh.nodes.values():
+        view = node.job.view().privacy
+        assert view is not None and (view.updates, view.rounds_left) == (3, 0)
+
+
+def test_tables_hide_no_single_rows(tmp_path: Path) -> None:
+    pytest.importorskip("dp_accounting")
+    with pytest.raises(LocalError, match="expected node:epsilon:delta as the privacy of an experiment"):
+        Run(tmp_path, privacy="rows:3:1e-5")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
@@ -24,6 +25,7 @@ from flnet.protocol.events import (
     Paused,
     PeerLost,
     PeerSeen,
+    Restored,
     Resumed,
     RoundTriggered,
     SendRefused,
@@ -33,11 +35,12 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import ModelParams, StartTraining
 from flnet.protocol.updates import Release
+from flnet.rounds.job import Job
 from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import key, params
-from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, refuses
+from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, refuses, settings
 from tests.rounds.scenarios import Lasting
 
 NODE = Release("node", 2.0)
@@ -329,6 +332,19 @@ def test_a_state_that_cannot_be_read_ends_the_budget() -> None:
     assert "state_damaged" in job.published
     job.hear(prepared(w=(50, 50)))
     assert job.spent is None
+
+
+@pytest.mark.parametrize("budget", ["main", "second"])
+def test_a_state_that_the_store_cannot_read_or_had_to_repair_ends_the_budget(budget: str) -> None:
+    job = Private(rules=rules(3, budget=budget))
+    job.play(0, 1.0)
+    repaired = {name: value for name, value in job.saved.snapshot.items() if name != "privacy"}
+    for restored in (Restored({}, is_lost=True), Restored(repaired)):
+        other = Private(rules=rules(3, budget=budget))
+        other.job = Job(settings("b", other.rules))
+        other.hear(restored)
+        other.hear(prepared(w=(50, 50)))
+        assert other.spent is None
 
 
 def test_a_state_of_an_earlier_version_that_was_in_rounds_counts_as_updates_without_noise() -> None:

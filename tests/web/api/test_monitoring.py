@@ -102,3 +102,14 @@ async def test_a_node_gives_its_figures_to_a_program_that_asks(client: Client, n
 @pytest.mark.parametrize("method", ["post", "put", "delete"])
 async def test_figures_are_only_read(client: Client, method: str) -> None:
     assert (await getattr(client, method)("/metrics")).status_code == 405
+
+
+def test_a_job_that_promises_privacy_tells_what_was_spent_and_others_do_not() -> None:
+    privacy = {"level": "node", "epsilon": 3.0, "delta": 1e-5, "spent": 1.25, "rounds_left": 7}
+    lines = read(metrics_text(info(privacy=privacy), READY, {}))
+    labels = (("level", "node"), ("trainer", "MNIST"))
+    named = ("epsilon_spent", "epsilon_budget", "delta", "rounds_left")
+    assert [lines[f"flnet_privacy_{name}"][labels] for name in named] == [1.25, 3.0, 1e-5, 7]
+    assert "flnet_privacy_epsilon_spent" not in read(metrics_text(info(), READY, {}))
+    broken = read(metrics_text(info(privacy={**privacy, "spent": None}), READY, {}))
+    assert "flnet_privacy_epsilon_spent" not in broken

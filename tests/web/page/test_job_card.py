@@ -380,3 +380,24 @@ async def test_rest_gives_a_schedule_and_takes_it_back(client: Client, node: Fak
     assert (await answer.get_json())["schedule"]["by_person"] is False
     for body in (b'{"when": "sometimes"}', b"{}", b'{"when": 5}', b"[]"):
         assert (await client.put(path, data=body, headers=json)).status_code == 422
+
+
+async def test_the_card_tells_what_a_node_promises_and_what_that_covers(client: Client, node: FakeNode) -> None:
+    assert "epsilon" not in (await load(client)).text
+    words, covers = (
+        "epsilon 1.3 of 3 spent, delta 1e-05, for the whole node",
+        "Hides all rows of this node together",
+    )
+    told = {
+        "level": "node",
+        "epsilon": 3.0,
+        "delta": 1e-5,
+        "clip": 1.0,
+        "budget": "main",
+        "spent": 1.3,
+        "updates": 4,
+    }
+    left = {"noise_multiplier": 5.0, "rounds_left": 9, "words": words, "covers": covers}
+    node.jobs["MNIST"].more = {"privacy": {**told, **left}}
+    shown = (await load(client)).text
+    assert words in shown and covers in shown
