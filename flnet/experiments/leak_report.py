@@ -269,7 +269,9 @@ def _write_csv(
             for seed, run in enumerate(runs):
                 for batch, one in zip(scale.batches, run, strict=True):
                     figures = {"ssim": one.ssim, "psnr": one.psnr, "labels": one.labels, "closed": one.closed}
-                    table.writerows([name, figure, batch, seed, f"{value:.6g}"] for figure, value in figures.items())
+                    table.writerows(
+                        [name, figure, batch, seed, f"{value:.6g}"] for figure, value in figures.items()
+                    )
 
 
 def _cell(values: Sequence[float]) -> str:
