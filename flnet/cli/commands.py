@@ -30,6 +30,7 @@ COMMANDS = {
     "predict": "flnet.cli.predict",
     "labels": "flnet.cli.diagnostics:labels_command",
     "groups": "flnet.cli.diagnostics:groups_command",
+    "leaks": "flnet.cli.diagnostics:leaks_command",
     "export": "flnet.cli.models:export_command",
     "models": "flnet.cli.models",
     "audit": "flnet.cli.history:audit_command",

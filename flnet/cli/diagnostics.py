@@ -1,4 +1,5 @@
-"""Commands that diagnose: a state folder (`flnet doctor`), label spaces (`flnet labels`), groups (`flnet groups`)."""
+"""Commands that diagnose: a state folder (`flnet doctor`), label spaces (`flnet labels`), groups
+(`flnet groups`), and what a model gives away of the rows (`flnet leaks`)."""
 
 from __future__ import annotations
 
@@ -199,3 +200,33 @@ def groups_table(diagnosis: View) -> Table:
 def _cells(grouping: View) -> tuple[str, str, str]:
     silhouette = grouping.get("silhouette")
     return str(grouping["k"]), f"{grouping['inertia']:.4g}", "-" if silhouette is None else f"{silhouette:.3f}"
+
+
+@click.command("leaks")
+@click.argument("trainer")
+@click.option("--digest", help="Of which model, by the beginning of its digest.  [default: the one in use]")
+@node_option
+def leaks_command(trainer: str, digest: str | None, address: str, as_json: bool) -> None:
+    """Show how much a model gives away of this node's rows, by membership inference (Yeom et al. 2018).
+
+    The advantage is the share of training rows that are recognised by their small loss, less the share of test rows
+    that are taken for training rows: 0 for a guess, 1 if every row is told rightly. A stronger attack may find more.
+    Nothing of it is sent to peers.
+
+    \b
+    Exit codes: 0 shown; 1 this cannot be measured; 2 wrong usage; 3 the node cannot be reached.
+    """
+    with NodeClient(address, WORK_SECONDS) as node:
+        found = node.findings(trainer, "leaks", digest)
+    if as_json:
+        print_json(found)
+        return
+    click.echo(
+        f"advantage {found['advantage']:.3f} (95 % interval {found['low']:.3f} to {found['high']:.3f}); "
+        f"{found['by_mean']:.3f} at the mean loss, AUC {found['auc']:.3f}"
+    )
+    click.echo(
+        f"on {found['members']} of {found['rows']['train']} training rows and {found['others']} of "
+        f"{found['rows']['test']} test rows; chance alone stays below {found['by_chance']:.3f} in 95 of 100 cases"
+    )
+    click.echo(f"model {short(found['model'].get('digest'))}")

@@ -15,7 +15,7 @@ from flnet.cli.options import read_config
 from flnet.cli.output import console, counted, print_table, printable, table
 from flnet.compute.assignment import processors
 from flnet.errors import LocalError
-from flnet.experiments import vertical
+from flnet.experiments import leak_report, vertical
 from flnet.experiments.cells import Cell, Engine, Outcome, Results
 from flnet.experiments.plan import Plan, find_plan, shipped
 from flnet.experiments.report import REPORT, write_report
@@ -23,7 +23,11 @@ from flnet.experiments.run import LocalEngine, RayEngine
 from flnet.settings import Settings, load_settings
 
 FOLDER = Path("experiments")  # in the working directory, if no other is named
-VERTICAL, VERTICAL_TITLE = "vertical", "Columns of the same rows at two nodes: split network, encrypted regression"
+VERTICAL, LEAK = "vertical", "leak"
+MEASURED = {  # by modules of their own
+    VERTICAL: "Columns of the same rows at two nodes: split network, encrypted regression",
+    LEAK: leak_report.TITLE,
+}
 
 
 @click.command("experiment")
@@ -69,7 +73,8 @@ def command(
 
     Finished trainings are kept in the output folder. Ctrl-C ends a run; the same command continues it.
 
-    The table "vertical" is measured in this process, from the beginning each time; --out and --quick are its options.
+    The tables "vertical" and "leak" are measured from the beginning each time; --out and --quick are their options,
+    and --seeds for "leak".
 
     \b
     Exit codes: 0 done, also if a data set is missing (its row says so); 1 failed; 2 wrong usage or table;
@@ -78,8 +83,8 @@ def command(
     if lists or name is None:
         _show_tables()
         return
-    if name == VERTICAL:
-        _measure_vertical(out or FOLDER / VERTICAL, quick=quick)
+    if name in MEASURED:
+        _measure(name, out or FOLDER / (f"{name}-quick" if quick else name), seeds, quick=quick)
         return
     plan = find_plan(name)
     folder = out or FOLDER / (f"{plan.id}-quick" if quick else plan.id)
@@ -178,25 +183,29 @@ def _write(plan: Plan, cells: Sequence[Cell], results: Results) -> None:
         write_report(plan, cells, results, results.path.parent)
 
 
-def _measure_vertical(folder: Path, *, quick: bool) -> None:
-    """Measure vertical training, and write the report line by line."""
+def _measure(name: str, folder: Path, seeds: int | None, *, quick: bool) -> None:
+    """Measure a table of `MEASURED`, and write the report line by line."""
     folder.mkdir(parents=True, exist_ok=True)
     settings = load_settings({}, os.environ, read_config(None))
     with (folder / REPORT).open("w", encoding="utf-8") as report, interruptible():
-        report.write(f"# {VERTICAL_TITLE}\n\n")
+        report.write(f"# {MEASURED[name]}\n\n")
 
         def write(line: str) -> None:
             click.echo(line)
             report.write(f"{line}\n")
             report.flush()
 
-        vertical.main(settings.datasets_path, write, quick=quick)
+        if name == VERTICAL:
+            vertical.main(settings.datasets_path, write, quick=quick)
+        else:
+            leak_report.main(settings, folder, write, seeds=seeds, quick=quick)
     click.echo(f"{folder / REPORT}")
 
 
 def _show_tables() -> None:
     rows = table("name", "table", "cells")
-    rows.add_row(VERTICAL, VERTICAL_TITLE, "-")
+    for name, title in MEASURED.items():
+        rows.add_row(name, title, "-")
     for name in shipped():
         plan = find_plan(name)
         rows.add_row(name, plan.title, counted(len(plan.cells()), "training"))

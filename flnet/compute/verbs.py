@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from flnet.compute.checks import checked_fit, checked_params, checked_private, checked_score, declared, in_words
 from flnet.compute.export import file_of
+from flnet.compute.leakage import membership_of
 from flnet.compute.prediction import check_inputs, checked_prediction, picture_input
 from flnet.compute.vertical import (
     AskedOutputs,
@@ -134,6 +135,13 @@ class PredictRequest(TrainerRequest[Prediction]):
 @dataclass(frozen=True)
 class DiagnoseRequest(TrainerRequest[Mapping[str, Any]]):
     """Diagnose a model on this node's rows; the result is JSON-ready data (`flnet.trainer.Findings`)."""
+
+    params: Params
+
+
+@dataclass(frozen=True)
+class MembershipRequest(TrainerRequest[Mapping[str, Any]]):
+    """Measure how well a model tells this node's training rows from its test rows; JSON-ready data."""
 
     params: Params
 
@@ -278,6 +286,11 @@ def _diagnose(work: Work, request: DiagnoseRequest) -> Mapping[str, Any]:
         return findings
 
 
+def _membership(work: Work, request: MembershipRequest) -> Mapping[str, Any]:
+    with work.failing_in("predict"):
+        return membership_of(work.trainer, request.params, work.name)
+
+
 def _open_epoch(work: Work, request: OpenEpochRequest) -> VerticalTurn:
     with work.failing_in("open"):
         return _vertical(work).open(request.opened)
@@ -333,6 +346,7 @@ VERBS: Mapping[type[TrainerRequest[Any]], Verb[Any, Any]] = {
         Verb(EvaluateRequest, Score, _evaluate),
         Verb(PredictRequest, Prediction, _predict),
         Verb(DiagnoseRequest, dict, _diagnose),
+        Verb(MembershipRequest, dict, _membership),
         Verb(ExportRequest, bytes, _export),
         Verb(OpenEpochRequest, VerticalTurn, _open_epoch),
         Verb(TurnRequest, VerticalTurn, _turn),

@@ -6,7 +6,7 @@ matplotlib, which comes with the extra `experiments`, draws them; it is loaded w
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from typing import Any
 from flnet.errors import NotOffered
 from flnet.experiments.plan import Plan
 from flnet.experiments.statistics import Done, RankComparison, TableEntry, groups_alike
+from flnet.params.params import Array
 
 FOLDER = "pictures"
 MOST_COLUMNS = 8  # bars or lines that can be told apart
@@ -38,6 +39,7 @@ STYLE: dict[Any, Any] = {
 }
 WIDTH, HEIGHT = 7.6, 4.0  # inches
 DPI = 200  # of PNG files
+IMAGE_DPI = 110  # of pictures of small images, which show no more with more
 
 Draw = Callable[[Any], None]  # draws on the axes of a plot
 
@@ -82,20 +84,48 @@ def save(title: str, draw: Draw, paths: Sequence[Path]) -> None:
     Raises:
         NotOffered: matplotlib is not installed.
     """
-    try:
-        from matplotlib import rc_context  # noqa: PLC0415
-        from matplotlib.figure import Figure  # noqa: PLC0415
-    except ImportError as exc:
-        message = 'plots need matplotlib, which is not installed; install it (pip install "flnet[experiments]")'
-        raise NotOffered(message) from exc
-    with rc_context(STYLE):
-        figure = Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context(STYLE):
+        figure = matplotlib.figure.Figure(figsize=(WIDTH, HEIGHT), layout="constrained")
         axes = figure.add_subplot()
         axes.set_title(_plain(title), loc="left", fontweight="bold")
         draw(axes)
         for path in paths:
             metadata = {"Date": None} if path.suffix == ".svg" else {}
             figure.savefig(path, dpi=DPI, metadata=metadata)
+
+
+def save_images(columns: Mapping[str, Sequence[Array]], rows: Sequence[str], path: Path) -> None:
+    """Write grey images side by side.
+
+    Args:
+        columns: by title, one image (height, width) in [0, 1] for each row.
+        rows: what stands beside each.
+
+    Raises:
+        NotOffered: matplotlib is not installed.
+    """
+    matplotlib = _matplotlib()
+    with matplotlib.rc_context({**STYLE, "font.size": 7}):
+        figure = matplotlib.figure.Figure(figsize=(len(columns), 1.05 * len(rows) + 0.6), layout="constrained")
+        grid = figure.subplots(len(rows), len(columns), squeeze=False)
+        for place, (title, images) in enumerate(columns.items()):
+            grid[0][place].set_title(_plain(title).replace(", ", "\n"), fontsize=7)
+            for axes, image in zip(grid[:, place], images, strict=True):
+                axes.imshow(image, cmap="gray", vmin=0, vmax=1)
+                axes.set(xticks=[], yticks=[])
+        for axes, name in zip(grid[:, 0], rows, strict=True):
+            axes.set_ylabel(_plain(name))
+        figure.savefig(path, dpi=IMAGE_DPI)
+
+
+def _matplotlib() -> Any:
+    try:
+        import matplotlib.figure  # noqa: PLC0415
+    except ImportError as exc:
+        message = 'plots need matplotlib, which is not installed; install it (pip install "flnet[experiments]")'
+        raise NotOffered(message) from exc
+    return matplotlib
 
 
 def draw_bars(

@@ -70,7 +70,7 @@ class Studies(Protocol):
         """Diagnose a model: {kind, ..., model: {digest, round, accuracy}}.
 
         Args:
-            kind: "labels" or "groups".
+            kind: "labels", "groups", or "leaks" for what a model gives away of the rows.
             digest: of the model; None for the one that is held.
 
         Raises:

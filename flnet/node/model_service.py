@@ -11,7 +11,14 @@ from typing import Any, TypeVar
 import flnet
 from flnet.compute.prediction import columns_of, names_of_classes, predicted, read_inputs, spec_of
 from flnet.compute.queue import ComputeQueue
-from flnet.compute.verbs import DiagnoseRequest, ExportRequest, Inputs, PredictRequest, TrainerRequest
+from flnet.compute.verbs import (
+    DiagnoseRequest,
+    ExportRequest,
+    Inputs,
+    MembershipRequest,
+    PredictRequest,
+    TrainerRequest,
+)
 from flnet.errors import InvalidMessage, NotOffered, NotReady, OwnMachineOnly
 from flnet.fingerprints import short
 from flnet.node.core import NodeCore
@@ -396,15 +403,11 @@ class ModelService:
     async def findings(self, trainer: TrainerId, kind: str, digest: str | None = None) -> View:
         """Diagnose a model on this node's rows; see `flnet.node.interface.Studies`."""
         chosen = await self._registry.pick(trainer, digest)
-        if self._declared(trainer).offers.get("finds") != kind:
-            if kind == "labels":
-                raise NotOffered(
-                    text("{trainer} has one label space alone here: there is no correspondence to show", trainer)
-                )
-            raise NotOffered(text("{trainer} looks for no groups of rows: there is nothing to show", trainer))
-        of = trainer, chosen.digest, self._declared(trainer).offers.get("checksum")
-        if kind != "groups" or self._seen[0] != of:  # a second of work, and the same while model and rows are
-            self._seen = of, await self._call(trainer, DiagnoseRequest(chosen.full))
+        self._refuse_absent(trainer, kind)
+        of = trainer, kind, chosen.digest, self._declared(trainer).offers.get("checksum")
+        if kind == "labels" or self._seen[0] != of:  # seconds of work, and the same while model and rows are
+            ask = MembershipRequest if kind == "leaks" else DiagnoseRequest
+            self._seen = of, await self._call(trainer, ask(chosen.full))
         return {**self._seen[1], "model": _model(chosen)}
 
     async def export(self, trainer: TrainerId, digest: str, form: str, *, same_machine: bool) -> Download:
@@ -456,6 +459,21 @@ class ModelService:
         history = await self._history.records(trainer, MOST_ROUNDS, until=chosen.figures["round"])
         text = card(chosen, self._declared(trainer), history, stem_of(chosen), is_operator=same_machine)
         return Download(text.encode(), "text/markdown; charset=utf-8", f"{stem_of(chosen)}.md")
+
+    def _refuse_absent(self, trainer: TrainerId, kind: str) -> None:
+        """Refuse what the trainer has nothing of."""
+        offers = self._declared(trainer).offers
+        if kind == "leaks" and spec_of(offers) is None:
+            raise NotOffered(
+                text("{trainer} offers no predictions: its trainer says nothing of its inputs", trainer)
+            )
+        if kind in ("leaks", offers.get("finds")):
+            return
+        if kind == "labels":
+            raise NotOffered(
+                text("{trainer} has one label space alone here: there is no correspondence to show", trainer)
+            )
+        raise NotOffered(text("{trainer} looks for no groups of rows: there is nothing to show", trainer))
 
     def _declared(self, trainer: TrainerId) -> Declaration:
         declared = self._core.job(trainer).settings.declaration

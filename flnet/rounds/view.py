@@ -332,6 +332,11 @@ class JobView(View):
         return self.trainer_label or self.trainer_id or "?"
 
     @property
+    def measures_leaks(self) -> bool:
+        """Whether it may be measured what a model gives away of the rows: it predicts, and the rows have classes."""
+        return bool(self.inputs and self.counts)
+
+    @property
     def has_data(self) -> bool:
         """Whether the trainer has loaded its data."""
         return self.phase not in (Phase.LOADING, Phase.NO_DATA)

@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from flnet.experiments.cells import FILE
+from flnet.settings import Settings
 from tests.experiments.cells import TRAINERS
 
 TABLE = """
@@ -84,6 +85,27 @@ def test_vertical_training_is_measured_line_by_line(
     assert shown.output.splitlines() == ["| data | AUC |", str(report)]
     assert report.read_text("utf-8").startswith("# Columns of the same rows at two nodes")
     assert "| data | AUC |" in report.read_text("utf-8")
+
+
+def test_leaks_are_measured_with_so_many_seeds(
+    flnet: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[Path, int | None, bool]] = []
+
+    def measure(
+        settings: Settings, folder: Path, write: Callable[[str], object], *, seeds: int | None, quick: bool
+    ) -> None:
+        seen.append((folder, seeds, quick))
+        write("| plain | 0.2 |")
+
+    monkeypatch.setattr("flnet.experiments.leak_report.main", measure)
+    monkeypatch.chdir(tmp_path)
+    assert flnet("experiment", "leak", "--seeds", "3").exit_code == 0
+    assert flnet("experiment", "leak", "--quick").exit_code == 0
+    folders = [Path("experiments", name) for name in ("leak", "leak-quick")]
+    assert seen == [(folders[0], 3, False), (folders[1], None, True)]
+    assert (folders[0] / "report.md").read_text("utf-8").splitlines()[2:] == ["| plain | 0.2 |"]
+    assert "leak" in flnet("experiment", "--list").output
 
 
 @pytest.mark.slow

@@ -39,9 +39,10 @@ from flnet.trainer import (
     LabelFindings,
     Method,
     Prediction,
+    Rows,
     Trainer,
 )
-from flnet.web.api.models import GroupsView, LabelsView, PredictionView
+from flnet.web.api.models import GroupsView, LabelsView, LeaksView, PredictionView
 from tests.compute.inline_queue import InlineQueue
 from tests.datasets.own_files import in_every_form
 from tests.node.mesh import MNIST_3_7, Linear, mesh_of
@@ -271,6 +272,45 @@ async def test_groups_of_one_model_are_looked_for_once() -> None:
         found = [await node.studies.findings(MNIST_3_7, "groups", which) for which in (None, None, older, None)]
         assert [one["common"]["k"] for one in found] == [1, 1, 2, 3]
         GroupsView.model_validate_json(orjson.dumps(found[0]))
+
+
+class Leaking(Predictor):
+    """Is sure of its training rows, and of no other; counts its predictions."""
+
+    predicted = 0
+
+    def inputs(self) -> Array:
+        return np.ones((40, 2))
+
+    def labels(self) -> Array:
+        return np.zeros(40, int)
+
+    def tests(self) -> Mapping[str, Rows]:
+        return {"accuracy": Rows(np.zeros((30, 2)), np.zeros(30, int))}
+
+    def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
+        self.predicted += 1
+        return Prediction(np.where(inputs[:, :1] > 0, [0.9, 0.1], [0.5, 0.5]))
+
+
+async def test_own_people_see_what_a_model_gives_away() -> None:
+    trainer = Leaking(1.0)
+    async with alone(trainer, rounds=2) as node:
+        older = (await node.models(MNIST_3_7))[1]["digest"]
+        found = [await node.studies.findings(MNIST_3_7, "leaks", which) for which in (None, None, older)]
+        assert (found[0], found[0]["advantage"], found[0]["members"]) == (found[1], 1, 40)
+        assert found[2]["model"]["digest"] == older
+        assert trainer.predicted == 4  # training and test rows of two models, each once
+        LeaksView.model_validate_json(orjson.dumps(found[0]))
+        assert node.job(MNIST_3_7).measures_leaks
+        assert "leaks" not in json.dumps(node.info())
+    async with alone(Predictor(1.0)) as node:
+        with pytest.raises(NotOffered, match="does not give its rows with one class each"):
+            await node.studies.findings(MNIST_3_7, "leaks")
+    async with alone(Linear(1.0)) as node:
+        assert not node.job(MNIST_3_7).measures_leaks
+        with pytest.raises(NotOffered, match="offers no predictions"):
+            await node.studies.findings(MNIST_3_7, "leaks")
 
 
 # A model's card tells what is known, hides where data lie, and shows names as text.

@@ -231,6 +231,35 @@ class GroupsView(View):
     bend: int = Field(description="number of groups at which the curve of the inertia bends most")
 
 
+class ComparedRowsView(View):
+    """Rows of this node."""
+
+    train: int
+    test: int
+
+
+class LeaksView(View):
+    """How well a model's loss tells this node's training rows from its test rows (Yeom et al. 2018)."""
+
+    kind: Literal["leaks"]
+    advantage: Unit = Field(
+        description="share of training rows that are recognised, less the share of test rows that are taken for such, "
+        "at the loss that separates them best: 0 for a guess, 1 if every row is told rightly"
+    )
+    low: Unit = Field(description="lower end of its 95 % interval, by the bootstrap")
+    high: Unit = Field(description="upper end of that interval")
+    by_chance: Unit = Field(
+        description="advantage below which a model that has seen no row stays in 95 of 100 cases"
+    )
+    seen: bool = Field(description="whether the advantage is above that")
+    by_mean: float = Field(description="advantage at the mean loss of the training rows, from -1 to 1")
+    auc: Unit = Field(description="chance that a training row has a smaller loss than a test row")
+    members: int = Field(description="number of training rows that were compared")
+    others: int = Field(description="number of test rows that were compared")
+    rows: ComparedRowsView = Field(description="number of such rows on this node")
+    model: ShownModel
+
+
 @api.get("/jobs/<trainer>/models", MODELS, answer=list[ModelView], refuses=(UnknownTrainer, NotReady, NoData))
 async def models(node: Node, trainer: TrainerId) -> Sequence[interface.View]:
     """The models that this node keeps, the current one first."""
@@ -343,6 +372,19 @@ async def labels(node: Node, trainer: TrainerId) -> interface.View:
 async def groups(node: Node, trainer: TrainerId) -> interface.View:
     """How many groups this node's rows form, by k-means."""
     return await node.studies.findings(trainer, "groups", request.args.get("digest"))
+
+
+@api.get(
+    "/jobs/<trainer>/leaks",
+    MODELS,
+    answer=LeaksView,
+    query={"digest": "of the model to use; the current one if absent"},
+    refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
+    who=Who.OPERATOR,
+)
+async def leaks(node: Node, trainer: TrainerId) -> interface.View:
+    """How much a model gives away of this node's rows."""
+    return await node.studies.findings(trainer, "leaks", request.args.get("digest"))
 
 
 def _file_answer(file: Download) -> Response:

@@ -1,4 +1,4 @@
-"""The pages of diagnostics: how label spaces correspond, and how many groups the rows of this node have."""
+"""The pages of diagnostics: how label spaces correspond, how many groups the rows have, what a model gives away."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from flnet.web.translation import Translate, request_translator
 
 pages = Pages()
 MOST_ROWS, MOST_COLUMNS = 40, 30  # of a matrix; the rest is in the JSON
+FEW_ROWS = 200  # of one kind: chance alone reaches 0.09 and more
 SHADES = 9  # of a cell, in addition to its number: 0 for none
 
 
@@ -126,6 +127,20 @@ async def groups(node: Node, trainer: TrainerId) -> Response:
     )
 
 
+@pages.get("/view/leaks/<trainer>", Who.OPERATOR)
+async def leaks(node: Node, trainer: TrainerId) -> Response:
+    """How much a model gives away of the own rows; ?digest= names another model."""
+    findings = await node.studies.findings(trainer, "leaks", request.args.get("digest"))
+    figures = ("advantage", "low", "high", "by_chance", "by_mean", "auc")
+    shown: dict[str, Any] = {
+        **{name: f"{findings[name]:.3f}" for name in figures},
+        **{name: count(findings[name]) for name in ("members", "others")},
+        **{f"{side}_rows": count(rows) for side, rows in findings["rows"].items()},
+        "few": min(findings["members"], findings["others"]) < FEW_ROWS,
+    }
+    return await show("leaks.html", **_common(node, "leaks", trainer, findings), **shown, seen=findings["seen"])
+
+
 def matrix_view(findings: View) -> MatrixView | None:
     """The table of a correspondence; None while there is no estimate."""
     matrix: Sequence[Sequence[float]] | None = findings.get("matrix")
@@ -201,7 +216,7 @@ def _cell(findings: View, row: int, column: int) -> MatrixCell:
 
 
 def _common(node: Node, view: str, trainer: TrainerId, findings: View) -> dict[str, Any]:
-    """Template values of both pages: the job, the model, and the other jobs."""
+    """Template values of all these pages: the job, the model, and the other jobs."""
     job = node.job(trainer)
     model = findings["model"]
     round = model.get("round")
@@ -217,4 +232,5 @@ def _common(node: Node, view: str, trainer: TrainerId, findings: View) -> dict[s
 
 def _choices(node: Node, view: str, trainer: str) -> list[Choice]:
     """The jobs that have something of this kind to show."""
-    return [choice for choice in choices(node, view, trainer) if node.job(TrainerId(choice.id)).finds == view]
+    jobs = [(choice, node.job(TrainerId(choice.id))) for choice in choices(node, view, trainer)]
+    return [choice for choice, job in jobs if (job.measures_leaks if view == "leaks" else job.finds == view)]

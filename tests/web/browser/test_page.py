@@ -11,7 +11,7 @@ from flnet.rounds.view import VerticalView
 from tests.web.browsing import ASYNC_MARKS, HERE, check_looks_async
 from tests.web.conftest import Running
 from tests.web.fake_node import FakeNode
-from tests.web.page.test_diagnostics import ESTIMATE, GROUPS, WAITING
+from tests.web.page.test_diagnostics import ESTIMATE, GROUPS, LEAKS, WAITING
 
 pytestmark = ASYNC_MARKS
 EVIL = "<img src=x onerror=alert(1)>"
@@ -373,8 +373,9 @@ async def test_diagnostics_break_no_rule_and_a_matrix_stays_a_table(
     running: Running, node: FakeNode, page: Any
 ) -> None:
     node.studies.found = {"labels": {**ESTIMATE, "pooled": True, "waiting": WAITING}, "groups": GROUPS}
+    node.studies.found["leaks"] = LEAKS
     async with running() as port:
-        for kind in ("groups", "labels"):
+        for kind in ("groups", "leaks", "labels"):
             await page.goto(f"http://127.0.0.1:{port}/view/{kind}/MNIST")
             await check_looks_async(page)
         await page.set_viewport_size({"width": 360, "height": 800})

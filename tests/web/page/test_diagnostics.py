@@ -50,6 +50,20 @@ GROUPS: dict[str, Any] = {
     ],
     "bend": 2,
 }
+LEAKS: dict[str, Any] = {
+    "kind": "leaks",
+    "advantage": 0.3125,
+    "low": 0.25,
+    "high": 0.375,
+    "by_chance": 0.043,
+    "by_mean": 0.3,
+    "auc": 0.7,
+    "members": 2000,
+    "others": 2000,
+    "seen": True,
+    "rows": {"train": 9000, "test": 2400},
+    "model": MODEL,
+}
 
 
 async def test_an_estimate_is_a_table_of_numbers_with_their_uncertainty(client: Client, node: FakeNode) -> None:
@@ -102,11 +116,48 @@ async def test_numbers_of_groups_are_a_table_and_pictures(client: Client, node: 
     assert "Seen through the untrained model" in page.text
 
 
-@pytest.mark.parametrize("kind", ["labels", "groups"])
+async def test_what_a_model_gives_away_is_a_figure_with_its_limits(client: Client, node: FakeNode) -> None:
+    node.studies.found["leaks"] = LEAKS
+    page = await load(client, "/view/leaks/MNIST?digest=cd")
+    assert node.studies.asked == [("MNIST", "leaks", "cd")]
+    assert "How much does this model give away of this node's rows?" in page.text
+    assert "Membership advantage 0.312 95 % interval 0.250 to 0.375 By chance alone, up to 0.043" in page.text
+    assert "can tell, better than by a guess, whether this node trained on it" in page.text
+    assert "2,000 of 9,000 training rows and 2,000 of 2,400 test rows" in page.text
+    assert "It is a lower bound: a stronger attack finds more." in page.text
+    assert "few rows" not in page.text
+    assert "Seen through the model cdcdcdcdcdcd of round 3." in page.text
+
+
+async def test_of_few_rows_the_page_says_so_and_claims_nothing(client: Client, node: FakeNode) -> None:
+    node.studies.found["leaks"] = {**LEAKS, "members": 40, "others": 40, "by_chance": 0.304, "seen": False}
+    page = await load(client, "/view/leaks/MNIST")
+    assert "These are few rows: only a large advantage can be told from chance" in page.text
+    assert "That does not prove that the model gives nothing away." in page.text
+    assert "better than by a guess" not in page.text
+
+
+async def test_a_card_leads_there_only_where_rows_with_classes_are_predicted(
+    client: Client, node: FakeNode
+) -> None:
+    for more, expected in (({}, False), ({"inputs": {"kind": "image"}, "counts": {"train": [1]}}, True)):
+        node.jobs["MNIST"].more = more
+        links = [link["href"] for link in (await load(client, "/")).all("a")]
+        assert ("/view/leaks/MNIST" in links) is expected
+
+
+SHOWN: dict[str, Any] = {  # of a job's view, so that its card leads to the page
+    "labels": {"finds": "labels"},
+    "groups": {"finds": "groups"},
+    "leaks": {"inputs": {"kind": "image"}, "counts": {"train": [1]}},
+}
+
+
+@pytest.mark.parametrize("kind", ["labels", "groups", "leaks"])
 async def test_only_persons_of_the_node_see_it(client: Client, node: FakeNode, app: Any, kind: str) -> None:
-    node.studies.found = {"labels": KNOWN, "groups": GROUPS}
+    node.studies.found = {"labels": KNOWN, "groups": GROUPS, "leaks": LEAKS}
     assert await (await client.get(f"/jobs/MNIST/{kind}?digest=cd")).get_json() == node.studies.found[kind]
-    node.jobs["MNIST"].more = {"finds": kind}
+    node.jobs["MNIST"].more = SHOWN[kind]
     assert f"/view/{kind}/MNIST" in [link["href"] for link in (await load(client, "/")).all("a")]
     for path in (f"/jobs/MNIST/{kind}", f"/view/{kind}/MNIST"):
         answer = await client.get(path, scope_base={"client": ELSEWHERE})
