@@ -133,7 +133,10 @@ class SecureRound(Round):
 
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Send a peer that was not reachable the messages of the round that it may have missed."""
-        return [*super().say_again(peer), *([] if self.is_past else self.sum.say_again(peer))]
+        if self.is_past:
+            return super().say_again(peer)
+        self._again_in = AGAIN
+        return [*super().say_again(peer), *self._not_sent(peer)]
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
         """Stop the work of the round, and forget its secrets."""
@@ -202,6 +205,8 @@ class SecureRound(Round):
             return self._training_failed(
                 TrainingFailed(event.key, text("training gave unusable parameters: {reason}", exc))
             )
+        if why := self._budget.charge(shared.digest, event.release):
+            return self._training_failed(TrainingFailed(event.key, why, is_choice=True))
         held, used = self._held, event.hyper or self._settings.round_hyper
         self._own = Update(self._settings.my_id, self.key, shared.select(()), base=held.digest)
         held.learn(private)

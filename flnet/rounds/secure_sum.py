@@ -80,7 +80,7 @@ class SecureSum:
         self.building = GroupBuilding(key, me, candidates, part_away, patience / 2, self._say)
         self.vote_timer = f"secure-vote:{key.number}:{key.initiator}"
         self.open_timer = f"secure-sum:{key.number}:{key.initiator}"
-        self._said: list[tuple[PeerId | None, int, SecurePart]] = []
+        self._said: dict[tuple[PeerId | None, str], tuple[int, SecurePart]] = {}  # the newest of each kind
         self._failure = ""
         self._pending: MaskUpdate | None = None
         self._is_masking = self._has_revealed = self._is_closed = False
@@ -205,7 +205,7 @@ class SecureSum:
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Repeat to a peer what it may not have heard; all of it means the same when it comes twice."""
         attempt = self.building.attempt
-        said = [(at, part) for to, at, part in self._said if to in (None, peer) and at == attempt]
+        said = [said for (to, _), said in self._said.items() if to in (None, peer) and said[0] == attempt]
         return [effect for at, part in said for effect in self._send((peer,), at, part)]
 
     def forget(self) -> list[Effect]:
@@ -233,7 +233,7 @@ class SecureSum:
     # --- steps
 
     def _say(self, attempt: int, to: PeerId | None, part: SecurePart) -> list[Effect]:
-        self._said.append((to, attempt, part))
+        self._said[to, type(part).__name__] = attempt, part
         return self._send(None if to is None else (to,), attempt, part)
 
     def _go_on(self) -> list[Effect]:
