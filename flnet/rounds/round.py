@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self
 
 from flnet.algorithms.fed_mt.scheduling import phase as label_phase
 from flnet.algorithms.fed_mt.scheduling import trains as label_trains
@@ -124,13 +124,16 @@ class Round(BaseRound):
         choice: ChoiceMessage | None,
         started_in: str | None,
         record: RoundRecord | None,
-    ) -> Round:
+    ) -> Self:
         """The round that this node was in when it was restarted."""
         past = cls(parts, key, (), choice, started_in, record)
         past.phase, past.is_past, past.is_recorded = Phase.IDLE, True, record is None
-        past.gathering = parts.gathering(key, ())
+        past.gathering = past._empty_gathering()
         past.gathering.close(Closing.COMPLETE)
         return past
+
+    def _empty_gathering(self) -> Gathering:
+        return self._parts.gathering(self.key, ())
 
     # --- what it is
 
@@ -761,6 +764,11 @@ class Round(BaseRound):
         """Whether all awaited updates have arrived, so that the average is next."""
         return self.phase in GATHERING and self.gathering.closed is not None and not self.taken
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to average."""
+        return not self.gathering.updates
+
     def average(self) -> list[Effect]:
         """End gathering: the average is computed, or there is nothing to average."""
         gathering, record = self.gathering, self.record
@@ -778,7 +786,7 @@ class Round(BaseRound):
             self._peers.updates.all_spoke()
         # So that who is in a later round has a part in the next one.
         moved = self.ahead.start_after()
-        if not gathering.updates:
+        if self.is_empty:
             return [*moved, *self.finish()]
         self.phase = Phase.AVERAGING
         return moved

@@ -56,7 +56,7 @@ class SecureGathering(Gathering):
         if self.closed is not None:
             return []
         effects: list[Effect] = [effect for effect in super().close(why) if not isinstance(effect, Average)]
-        return [*effects, *self.sum.close()] if self.updates else effects
+        return [*effects, *self.sum.close()] if self.updates or self.sum.settled else effects
 
     def _take(self, update: Update) -> list[Effect]:
         digest = self._digests.get(update.peer) or update.params.digest

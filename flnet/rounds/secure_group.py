@@ -39,7 +39,7 @@ from flnet.protocol.secure_sum import (
 from flnet.protocol.updates import RoundKey
 from flnet.text import text
 
-MOST_ATTEMPTS = 8  # in one round
+MOST_ATTEMPTS = 4  # in one round
 Say = Callable[[int, PeerId | None, SecurePart], list[Effect]]  # (attempt, to whom or None for all, part)
 FEWER_THAN_TWO = text("a secure sum needs the updates of two nodes, and no other node takes part")
 
@@ -119,7 +119,7 @@ class GroupBuilding:
         self._shares: dict[tuple[int, str], dict[PeerId, str]] = {}  # that came before the group was known
         self._wanted: set[PeerId] = set()  # whose shares are not here
         self._came: set[PeerId] = set()  # whose shares are here, or being decrypted
-        self._are_out = self._is_waiting = False
+        self._are_out = self._is_waiting = self._has_left = False
         self._held: set[PeerId] = set()
 
     @property
@@ -164,6 +164,7 @@ class GroupBuilding:
         """
         if is_refusal and peer not in self._spoke:
             self._voters.discard(peer)
+        self._has_left = self._has_left or peer == self._me
         if peer not in self._candidates:
             return []
         self._candidates.discard(peer)
@@ -245,7 +246,7 @@ class GroupBuilding:
 
     def timer_fired(self) -> list[Effect]:
         """The patience is over: go on without those that did not answer."""
-        if self.has_begun or self.failure or self.left_out or not self.has_started:
+        if self.has_begun or self.failure or self.left_out or self._has_left or not self.has_started:
             return []
         leader = self._leader
         if leader != self._me:  # it is silent
@@ -303,7 +304,7 @@ class GroupBuilding:
         if attempt == self.attempt:
             return self._go_on()
         self._to(attempt)
-        takes_part = self.has_started and not self.left_out
+        takes_part = self.has_started and not (self.left_out or self._has_left)
         return [*(self._wait() if takes_part else []), *(self._draw() if takes_part else []), *self._go_on()]
 
     def _go_on(self) -> list[Effect]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 from dataclasses import replace
 
-from flnet.errors import ParamsRefused, StaleRound
+from flnet.errors import NotReady, ParamsRefused, StaleRound, TooManyMessages, UnreadableBody
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Publish, Send, SetTimer
 from flnet.protocol.events import (
@@ -24,6 +24,7 @@ from flnet.protocol.events import (
     SecurePartReceived,
     SecureStepDone,
     SendFailed,
+    SendRefused,
     TimerFired,
     Trained,
     TrainingFailed,
@@ -37,7 +38,7 @@ from flnet.rounds.adoption import Exchange
 from flnet.rounds.base import GATHERING, OPEN, Parts
 from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.download import ParamsDownload
-from flnet.rounds.gathering import Closing
+from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.model import Start
 from flnet.rounds.round import Round
@@ -47,6 +48,7 @@ from flnet.rounds.series import Opening
 from flnet.rounds.steps import Phase
 from flnet.text import text
 
+NOT_HEARD = (UnreadableBody.code, NotReady.code, TooManyMessages.code)  # refusals after which a part is repeated
 AGAIN, MOST_AGAIN = 1.0, 8.0  # seconds until what did not reach a peer is said again
 
 
@@ -75,7 +77,7 @@ class SecureRound(Round):
         self.sum = SecureSum(
             key, me, self.gathering.expected, rule.part_away, parts.settings.waits.average, self._send_part
         )
-        self.gathering.sum, self.gathering.form = self.sum, lambda: self._held.masked_form(rule.bits)
+        self._bound(self.gathering)
         self._downloads: dict[str, ParamsDownload] = {}
         self._own: Update | None = None  # as it was trained, without its parameters
         self._is_grouped = False
@@ -84,6 +86,16 @@ class SecureRound(Round):
         self._reference: Digest | None = None  # of the model that the initiator started the round from
         if self._held.model is not None and self._held.digest is not None:
             self.sum.refer_to(self._held.digest, self._held.current.shared)
+
+    def _empty_gathering(self) -> SecureGathering:
+        return self._bound(self._parts.gathering(self.key, ()))
+
+    def _bound(self, gathering: Gathering) -> SecureGathering:
+        """The gathering, which hands what comes to the sum."""
+        secure = self._settings.secure
+        assert isinstance(gathering, SecureGathering) and secure is not None
+        gathering.sum, gathering.form = self.sum, lambda: self._held.masked_form(secure.bits)
+        return gathering
 
     # --- what comes
 
@@ -104,7 +116,7 @@ class SecureRound(Round):
 
     def part_received(self, event: SecurePartReceived) -> list[Effect]:
         """Handle a part of the conversation about the sum."""
-        if self.is_past:
+        if self.is_past or self.is_over:
             return []
         return self._advanced(self.sum.receive(event.peer, event.attempt, event.part))
 
@@ -154,6 +166,8 @@ class SecureRound(Round):
             case TimerFired(name) if name in self.sum.timers:
                 return self.sum.timer_fired(name)
             case SendFailed(peer, SecureSumMessage.path):
+                return self._not_sent(peer)
+            case SendRefused(peer, SecureSumMessage.path, error=error) if error in NOT_HEARD:
                 return self._not_sent(peer)
             case TimerFired(name) if name == self._again_timer:
                 return self._send_again()
@@ -242,6 +256,11 @@ class SecureRound(Round):
         return self.sum.find(digest)
 
     # --- the sum
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to average; what was settled can still be downloaded."""
+        return super().is_empty and self.sum.settled is None
 
     def _advanced(self, effects: list[Effect]) -> list[Effect]:
         """Take the steps that follow from what happened."""
