@@ -121,7 +121,7 @@ async def test_what_a_model_gives_away_is_a_figure_with_its_limits(client: Clien
     page = await load(client, "/view/leaks/MNIST?digest=cd")
     assert node.studies.asked == [("MNIST", "leaks", "cd")]
     assert "How much does this model give away of this node's rows?" in page.text
-    assert "Membership advantage 0.312 95 % interval 0.250 to 0.375 By chance alone, up to 0.043" in page.text
+    assert "Membership advantage 0.312 interval (95 %) 0.250 to 0.375 By chance alone, up to 0.043" in page.text
     assert "can tell, better than by a guess, whether this node trained on it" in page.text
     assert "2,000 of 9,000 training rows and 2,000 of 2,400 test rows" in page.text
     assert "It is a lower bound: a stronger attack finds more." in page.text
