@@ -99,7 +99,7 @@ def _killed(nodes: Mesh, gone: int) -> float:
     records = [records[-1] for records in left.history()]
     if any(len(record["contributors"]) < len(left.nodes) for record in records):
         raise NotDone(f"round {number} closed without nodes that were there: {records[0]['outcome']}")
-    return max(record["at"] for record in records) - started if "at" in records[0] else time.time() - started
+    return time.time() - started
 
 
 def _ask(trainer: str, count: int, rule: str) -> Ask:

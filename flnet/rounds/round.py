@@ -764,6 +764,9 @@ class Round(BaseRound):
         """Whether all awaited updates have arrived, so that the average is next."""
         return self.phase in GATHERING and self.gathering.closed is not None and not self.taken
 
+    def _closing_words(self) -> str:
+        return closing_words(self.gathering, len(self.choice.members) if self.choice else 0)
+
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to average."""
@@ -772,7 +775,7 @@ class Round(BaseRound):
     def average(self) -> list[Effect]:
         """End gathering: the average is computed, or there is nothing to average."""
         gathering, record = self.gathering, self.record
-        record.outcome = closing_words(gathering, len(self.choice.members) if self.choice else 0)
+        record.outcome = self._closing_words()
         record.chosen = None if self.chosen is None else tuple(sorted(self.chosen))
         record.missing = tuple(gathering.missing)
         self._note_left_out()

@@ -116,7 +116,7 @@ class SecureRound(Round):
 
     def part_received(self, event: SecurePartReceived) -> list[Effect]:
         """Handle a part of the conversation about the sum."""
-        if self.is_past or self.is_over:
+        if self.is_past or self.is_over or self.taken:
             return []
         return self._advanced(self.sum.receive(event.peer, event.attempt, event.part))
 
@@ -156,6 +156,8 @@ class SecureRound(Round):
         return left if self.is_past else [*left, *self.sum.forget(), CancelTimer(self._again_timer)]
 
     def _received(self, event: Event) -> list[Effect]:
+        if self.taken or self.is_over:
+            return [] if isinstance(event, SecureStepDone) else super().receive(event)
         match event:
             case SecurePartReceived():
                 return self.part_received(event)
@@ -205,7 +207,8 @@ class SecureRound(Round):
 
     def take(self, common: CommonAverage, is_new: bool = False) -> list[Effect]:
         """Take the average that most others have made; the own sum is not opened any more."""
-        return [*super().take(common, is_new), *self.sum.forget()]
+        downloads = [CancelTimer(download.timer) for download in self._downloads.values()]
+        return [*super().take(common, is_new), *self.sum.forget(), *downloads]
 
     # --- the own update
 
@@ -350,6 +353,8 @@ class SecureRound(Round):
             for peer in gathering.updates.keys() - members.keys():
                 gathering.declined[peer] = text("its update came too late for the sum")
             gathering.updates = dict(sorted(members.items()))
+            self.record.left_out, self.record.missing = None, tuple(gathering.missing)
+            self.record.outcome = self._closing_words()
         return super()._averaged(event)
 
     def _new_exchange(self) -> Exchange:

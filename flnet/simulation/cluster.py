@@ -99,6 +99,11 @@ class Cluster(Environment):
             self.add(me, (SAFETENSORS,) if i < self.faults.digests * size else ())
 
     @property
+    def is_secure(self) -> bool:
+        """Whether updates are masked."""
+        return isinstance(self.ledger, SecureLedger)
+
+    @property
     def alive(self) -> list[SimulatedNode]:
         """The nodes that run."""
         return [node for node in self.nodes.values() if not node.is_dead]
