@@ -114,4 +114,4 @@ def _ask(trainer: str, count: int, rule: str) -> Ask:
 def _bytes(nodes: Mesh) -> float:
     """kB of a round that all nodes have sent, the median of the newest ones."""
     rounds = zip(*(records[-5:] for records in nodes.history()), strict=True)
-    return median(sum(record["bytes"]["sent"] for record in records) / 1e3 for records in rounds)
+    return float(median(sum(record["bytes"]["sent"] for record in records) / 1e3 for records in rounds))

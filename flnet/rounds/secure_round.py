@@ -310,6 +310,7 @@ class SecureRound(Round):
         self._fail(text("the secure sum of round {number} was not opened: {reason}", self.key.number, why))
         abandoned = [*self.gathering.abandon(), self._refusal(self._peers.here, self.error or why, late=False)]
         self.record.outcome = text("{error}; the model stays as it was", self.error)
+        self.record.chosen = None if self.chosen is None else tuple(sorted(self.chosen))
         return [*abandoned, *self.finish(), self._tell("sum_failed", self.record.outcome)]
 
     def _fetch_lacking(self) -> list[Effect]:
