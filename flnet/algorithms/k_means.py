@@ -34,6 +34,7 @@ from flnet.algorithms.secure_sum import (
     Bits,
     Contribution,
     FixedPoint,
+    ImpossibleSumError,
     Mean,
     Numbers,
     Term,
@@ -447,12 +448,12 @@ class ClusterTerms:
         sums = self._terms.decode(total, contributors)
         counts = sums[COUNTS]
         if (counts < 0).any():
-            raise ValueError(impossible(COUNTS))
+            raise ImpossibleSumError(impossible(COUNTS))
         rows = np.maximum(counts, 1)[:, None]
         moved = np.where(counts[:, None] > 0, sums[CENTROIDS] * self._most_rows / rows, 0.0)
         error = self.fixed.step(self.bound) * self._most_rows
         if (np.abs(moved) > self.bound + error / rows).any():
-            raise ValueError(impossible(CENTROIDS))
+            raise ImpossibleSumError(impossible(CENTROIDS))
         squares = Total(moved.size)
         squares.add(np.ravel(moved * moved))
         norm = check_norm(squares, most_norm)

@@ -43,6 +43,10 @@ _EXACT = 53  # bits of a float64
 _LARGEST, _SMALLEST = 2.0**500, 2.0**-500  # of bounds: no step overflows or loses bits
 
 
+class ImpossibleSumError(ValueError):
+    """A sum that the updates of honest nodes cannot have: somebody sent something else, or an update that is too long."""
+
+
 def threshold(count: int, part_away: float = 1 / 3) -> int:
     """How many of `count` nodes have to help so that a sum opens: count - floor(part_away * count).
 
@@ -330,7 +334,7 @@ class Terms:
             part = total[self._places[name]].reshape(term.shape)
             most = int(term.bound) if term.whole else self.fixed.unit
             if beyond(part.view(self.fixed.signed), contributors * most):
-                raise ValueError(impossible(name))
+                raise ImpossibleSumError(impossible(name))
             sums[name] = (
                 part.view(self.fixed.signed).astype(np.int64)
                 if term.whole
@@ -375,11 +379,11 @@ def check_norm(squares: Total, most: float) -> float:
     """The L2 norm of a mean change, from its squares.
 
     Raises:
-        ValueError: it is above `most`.
+        ImpossibleSumError: it is above `most`.
     """
     norm = math.sqrt(squares.value)
     if not norm <= most:
-        raise ValueError(
+        raise ImpossibleSumError(
             text("the mean change has length {norm}; at most {most} is accepted", f"{norm:.4g}", f"{most:.4g}")
         )
     return norm
@@ -517,7 +521,7 @@ class MeanTerms:
         if weight == 0:
             raise ValueError(text("nobody has examples: there is no mean of the updates in this sum"))
         if not 0 < weight <= contributors * self.cap:
-            raise ValueError(impossible("weights"))
+            raise ImpossibleSumError(impossible("weights"))
         squares = Total(longest(self._schema))
         arrays = {name: self._mean(name, total[place], weight, squares) for name, place in self._places()}
         norm = check_norm(squares, most_norm)
@@ -534,7 +538,7 @@ class MeanTerms:
             moved = self.fixed.decode(total[block], bound)
             np.multiply(moved, self.cap / weight, out=moved)
             if max(-float(moved.min()), float(moved.max())) > most:
-                raise ValueError(impossible(name))
+                raise ImpossibleSumError(impossible(name))
             if counted:
                 squares.add(np.multiply(moved, moved))
             if mean.dtype.kind != "f":

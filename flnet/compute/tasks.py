@@ -20,6 +20,7 @@ from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running,
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
 from flnet.algorithms.differential_privacy import Words, released
 from flnet.algorithms.registry import parse_rule
+from flnet.algorithms.secure_sum import ImpossibleSumError
 from flnet.compute.queue import ComputeQueue
 from flnet.compute.verbs import (
     EvaluateRequest,
@@ -260,7 +261,7 @@ class ComputeTasks:
             merged = await asyncio.to_thread(self._secure_sums.open, trainer, effect, schema, rule, clip)
             assert merged.params.digest
         except _ARITHMETIC as exc:
-            return AveragingFailed(effect.key, str(exc))
+            return AveragingFailed(effect.key, str(exc), isinstance(exc, ImpossibleSumError))
         return Averaged(effect.key, merged.params, time.monotonic() - started, note=merged.note)
 
     async def evaluate(self, trainer: TrainerId, effect: Evaluate) -> Event:

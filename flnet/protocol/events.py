@@ -545,10 +545,15 @@ class SumSpoilt(Event):
 
 @dataclass(frozen=True)
 class AveragingFailed(Event):
-    """The average could not be computed."""
+    """The average could not be computed.
+
+    Attributes:
+        is_spoilt: whether masked updates add up to a sum that those of honest nodes cannot have.
+    """
 
     key: RoundKey
     reason: str
+    is_spoilt: bool = False
 
 
 @dataclass(frozen=True)

@@ -400,16 +400,29 @@ class ReportMessage(Message):
     over: Over | None = None
 
 
+MOST_GROUPS = 16
+
+
 class ChoiceMessage(Message):
     """Part of messages of a round in which only some members train; a hash chooses them.
 
     Attributes:
         members: the initiator and the peers that it reached when the round began.
         take: how many of them train.
+        failed: where the sum of masked updates failed its check: that round, whose contributors the members are. They
+            train in smaller groups, one group a round, to find where it fails.
+        group, groups: number of the group from 0, and how many there are; only with `failed`.
     """
 
     members: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PEERS + 1)
     take: int = Field(ge=1, le=MAX_PEERS + 1)
+    failed: Round | None = None
+    group: int | None = Field(default=None, ge=0, lt=MOST_GROUPS)
+    groups: int | None = Field(default=None, ge=2, le=MOST_GROUPS)
+
+    @model_serializer(mode="wrap")
+    def _without_absent(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {name: value for name, value in fields(self).items() if value is not None}
 
 
 # What a person asks of a node, and the answers.

@@ -57,6 +57,7 @@ from flnet.protocol.messages import HyperParams, Triggered
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.compatibility import obstacles
 from flnet.rounds.gathering import Gathering
+from flnet.rounds.group_search import GroupSearch
 from flnet.rounds.history import History, RoundRecord
 from flnet.rounds.memory_agreement import MemoryAgreement
 from flnet.rounds.model import MASKED, HeldModel, Model
@@ -98,6 +99,7 @@ class Parts:
     arrivals: Arrivals
     history: History
     budget: PrivacyBudget
+    search: GroupSearch
     tell: Tell
     save: Callable[..., Save]
 
@@ -338,6 +340,7 @@ class BaseJob(ABC, Generic[R_co]):
         self.staleness = Staleness(self.settings, self.held)
         self.arrivals, self.history, self.snapshot = Arrivals(self.tell), History(self.tell), Snapshot()
         self.budget = PrivacyBudget(self.settings, self.tell)
+        self.search = GroupSearch()
         self.round: R_co | None = None
         self._parts = Parts(
             self.settings,
@@ -349,6 +352,7 @@ class BaseJob(ABC, Generic[R_co]):
             self.arrivals,
             self.history,
             self.budget,
+            self.search,
             self.tell,
             self.save,
         )

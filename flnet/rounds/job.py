@@ -326,7 +326,14 @@ class Job(BaseJob[Round]):
 
     def _believed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
         """The choice of who trains that a peer states; None if this node's own settings do not lead to it."""
+        if choice is not None and choice.group is not None:
+            return choice  # it is checked when the round opens: the sum may fail here a moment later
         return self.settings.rules.participation.believed(choice, {self.settings.my_id, *self.peers.here})
+
+    def _followed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
+        """The choice of a round that opens; None if it is of a group, and no sum failed here that is searched."""
+        is_of_group = choice is not None and choice.group is not None
+        return None if choice is not None and is_of_group and not self.search.believes(choice) else choice
 
     def _could_be_at(self, current: int | None) -> bool:
         """Whether a peer that refused a message can be in this round; this node would start the next one."""
@@ -462,7 +469,7 @@ class Job(BaseJob[Round]):
 
     def _join(self, round: Round, opening: Opening) -> list[Effect]:
         awaited, told = self._start_from(opening), self._use(opening)
-        return [*round.join(opening, awaited), *told]
+        return [*round.join(replace(opening, choice=self._followed(opening.choice)), awaited), *told]
 
     def _use(self, opening: Opening) -> list[Effect]:
         """Train by the hyper-parameters of the round that opens, unless they ask for too much."""
@@ -485,9 +492,9 @@ class Job(BaseJob[Round]):
         awaited, told = self._start_from(opening), self._use(opening)
         self.held.enter_round()
         me, here = self.settings.my_id, self.peers.here
-        choice, run = opening.choice, opening.run
+        choice, run = self._followed(opening.choice), opening.run
         if opening.started_by(me):
-            choice = self.settings.rules.participation.choice_of({me, *here})
+            choice = self.search.choice() or self.settings.rules.participation.choice_of({me, *here})
         is_mine = opening.started_by(me) and opening.heard_start  # else a peer tells of one that this node forgot
         if is_mine:
             run = self.settings.run or None

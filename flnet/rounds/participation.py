@@ -56,7 +56,11 @@ def chosen(choice: ChoiceMessage, run: str, round: int) -> frozenset[PeerId]:
         run: what all nodes of the job call it.
     """
     members = {PeerId(name) for name in choice.members}
-    return frozenset(sorted(members, key=lambda peer: (_place(run, round, peer), peer))[: choice.take])
+    drawn_in = round if choice.failed is None else choice.failed
+    ordered = sorted(members, key=lambda peer: (_place(run, drawn_in, peer), peer))
+    if choice.group is not None and choice.groups is not None:
+        return frozenset(ordered[choice.group :: choice.groups])
+    return frozenset(ordered[: choice.take])
 
 
 def _place(run: str, round: int, peer: PeerId) -> bytes:

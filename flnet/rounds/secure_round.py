@@ -39,7 +39,8 @@ from flnet.rounds.base import GATHERING, OPEN, Parts
 from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.download import ParamsDownload
 from flnet.rounds.gathering import Closing, Gathering
-from flnet.rounds.history import RoundRecord
+from flnet.rounds.group_search import GROUPS
+from flnet.rounds.history import RoundRecord, names
 from flnet.rounds.model import Start
 from flnet.rounds.round import Round
 from flnet.rounds.secure_gathering import NOT_IN_GROUP, SecureGathering
@@ -356,7 +357,27 @@ class SecureRound(Round):
             gathering.updates = dict(sorted(members.items()))
             self.record.left_out, self.record.missing = None, tuple(gathering.missing)
             self.record.outcome = self._closing_words()
-        return super()._averaged(event)
+        is_mine = event.key == self.key and self.phase is Phase.AVERAGING
+        searched = self._search(event) if is_mine else []
+        return [*super()._averaged(event), *searched]
+
+    def _search(self, event: Averaged | AveragingFailed) -> list[Effect]:
+        """After a sum that fails its check: begin the search for the part that spoils it, or go on with it."""
+        search, choice = self._parts.search, self.choice
+        is_spoilt = isinstance(event, AveragingFailed) and event.is_spoilt
+        members = [peer for peer, _ in self.sum.settled or ()]
+        if choice is not None and choice.group is not None:
+            search.ended(choice)
+            if not is_spoilt:
+                return []
+            words = text("the sum of {names} failed its check: one of them sends no update", names(members))
+            return [self._tell("sum_spoilt_by", words, peers=members)]
+        if not is_spoilt or not search.begin(self.key.number, members):
+            return []
+        if self.key.initiator == self._settings.my_id and self._series.stopping.series is None:
+            self._series.ask(self._series.left + GROUPS)
+        words = text("the next {count} rounds are of smaller groups, to find where the sum fails", GROUPS)
+        return [self._tell("sum_searched", words)]
 
     def _new_exchange(self) -> Exchange:
         """Compare accuracies, but adopt nothing: all that opened the sum have the same model."""

@@ -16,6 +16,7 @@ from flnet.aggregation.base import RoundStart
 from flnet.aggregation.fed_avg import fed_avg
 from flnet.aggregation.screening import USUAL, Measure, Screening
 from flnet.algorithms.registry import parse_rule
+from flnet.algorithms.secure_sum import ImpossibleSumError
 from flnet.errors import FlnetError, PeerError
 from flnet.membership.probing import Pauses
 from flnet.node.core import NodeCore
@@ -288,7 +289,7 @@ class Cluster(Environment):
         try:
             merged = node.secrets.open(TRAINER, effect, model.schema, rule, math.inf)
         except (FlnetError, ValueError) as exc:
-            return AveragingFailed(key, str(exc))
+            return AveragingFailed(key, str(exc), isinstance(exc, ImpossibleSumError))
         if isinstance(self.ledger, SecureLedger):
             self.ledger.opened_sum(node.id, effect, merged.params)
         return Averaged(key, merged.params)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
 from flnet.aggregation.base import MERGING
@@ -12,12 +15,14 @@ from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import threshold
 from flnet.compute.secure_sums import SecureSums
 from flnet.names import DEFAULT_MESH
-from flnet.params.params import PeerId
+from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import SecureStep
-from flnet.protocol.events import SecurePartReceived
-from flnet.protocol.secure_sum import HeldPart, MaskUpdate, RevealShares
+from flnet.protocol.events import SecurePartReceived, SecureStepDone
+from flnet.protocol.secure_sum import HeldPart, MaskUpdate, RevealShares, UpdateMasked
 from flnet.protocol.updates import RoundKey
+from flnet.rounds.group_search import GroupSearch
 from flnet.rounds.model import MASKED
+from flnet.rounds.participation import chosen
 from flnet.rounds.secure_round import SecureRound
 from flnet.rounds.series import MOST_PARTS
 from flnet.rounds.settings import Rules
@@ -230,3 +235,72 @@ def test_a_node_without_masks_and_one_with_them_refuse_each_other() -> None:
     idle(cluster)
     assert plain.job.number == -1
     assert cluster.nodes[PeerId("n00")].job.history.records[-1].contributors == ("n00", "n01")
+
+
+def spoil(cluster: Cluster, name: str) -> None:
+    """Let a node send random numbers in place of its update."""
+    node = cluster.nodes[PeerId(name)]
+    perform = node.secrets.perform
+
+    def spoilt(*asked: Any) -> SecureStepDone | None:
+        done = perform(*asked)
+        if done is None or not isinstance(done.result, UpdateMasked):
+            return done
+        array = done.result.params[MASKED]
+        nonsense = np.frombuffer(cluster.rng.randbytes(array.nbytes), array.dtype)
+        return replace(done, result=UpdateMasked(Params({MASKED: nonsense})))
+
+    node.secrets.perform = spoilt  # type: ignore[method-assign, assignment]
+
+
+def test_a_sum_that_is_spoilt_is_searched_in_smaller_groups() -> None:
+    told: list[tuple[str, str]] = []
+    cluster = Cluster(7, 12, rules=secure(), listen=lambda at, node, text: told.append((node, text)))
+    cluster.start()
+    cluster.run_for(60)
+    spoil(cluster, "n03")
+    play_round(cluster, "n00")
+    records = [list(node.job.history.records) for node in cluster.nodes.values()]
+    assert {len(of_node) for of_node in records} == {3}
+    first, *groups = zip(*records, strict=True)
+    assert {record.digest for record in first} == {None}
+    assert all("one of them did not send its update" in record.outcome for record in first)
+    for records_of_group in groups:
+        chosen = {record.chosen for record in records_of_group}
+        assert len(chosen) == 1
+        has_liar = "n03" in chosen.pop()
+        assert len({record.digest for record in records_of_group}) == 1
+        assert (records_of_group[0].digest is None) == has_liar
+    found = {text for _, text in told if "one of them sends no update" in text}
+    assert len(found) == 1
+    assert "n03" in found.pop()
+    assert len({node.job.held.digest for node in cluster.nodes.values()}) == 1
+
+
+def test_a_spoilt_sum_of_few_is_not_searched() -> None:
+    cluster = mesh(5, 13, rules=secure())
+    spoil(cluster, "n04")
+    play_round(cluster, "n00")
+    assert {len(node.job.history.records) for node in cluster.nodes.values()} == {1}
+    assert {node.job.held.current.round for node in cluster.nodes.values()} == {-1}
+
+
+def test_a_start_for_a_group_is_followed_only_after_a_failed_sum() -> None:
+    search, other = GroupSearch(), GroupSearch()
+    names = [PeerId(f"n{number:02}") for number in range(7)]
+    assert search.begin(4, names)
+    first = search.choice()
+    assert first is not None
+    assert search.believes(first)
+    assert not other.believes(first)
+    assert not search.believes(first.model_copy(update={"members": first.members[:5]}))
+    assert not search.believes(first.model_copy(update={"failed": 3}))
+    groups = [chosen(first.model_copy(update={"group": group}), "X", 5 + group) for group in range(2)]
+    assert groups[0] | groups[1] == set(names)
+    assert not groups[0] & groups[1]
+    search.ended(first)
+    assert not search.believes(first)  # it was its turn, and a smaller sum once more would tell something
+    second = search.choice()
+    assert second is not None
+    search.ended(second)
+    assert search.choice() is None
