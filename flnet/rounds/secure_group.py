@@ -255,7 +255,7 @@ class GroupBuilding:
         if self.group is None:
             self._candidates &= self._keys.get(self.attempt, {}).keys()
             effects = self._go_on()
-            if self.attempt in self._named:
+            if self.attempt in self._named and self._named[self.attempt][0] == self._me:
                 return [*self._wait(), *effects]
             self.failure = FEWER_THAN_TWO
             return []
