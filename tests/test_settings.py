@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -391,3 +392,47 @@ def test_a_promise_that_is_none_is_refused_by_the_name_that_the_person_gave() ->
         load_settings({}, {"FLNET_PRIVACY": "node:0:1e-5"})
     with pytest.raises(SettingsError, match="FLNET_PRIVACY_BUDGET"):
         load_settings({}, {"FLNET_PRIVACY_BUDGET": "two words"})
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "named"),
+    [
+        ("secure,krum:1", "krum:1 looks at single updates"),
+        ("secure,median", "median looks at single updates"),
+        ("secure,consistency", "consistency looks at single updates"),
+        ("clip,secure", "clip looks at single updates"),
+        ("secure,agg1,agg0", "expected one rule after secure, got agg1, agg0"),
+        ("krum:1,secure", "krum:1 looks at single updates"),
+        ("secure:0.6", "below 0.5"),
+        ("secure:1", "below 0.5"),
+        ("secure:0.3:16", "32 or 64"),
+        ("secure:x", "got 'secure:x'"),
+    ],
+)
+def test_what_needs_single_updates_is_refused_beside_secure_sums(aggregation: str, named: str) -> None:
+    with pytest.raises(SettingsError, match=re.escape(named)):
+        load_settings({}, {"FLNET_AGGREGATION": aggregation})
+
+
+@pytest.mark.parametrize("aggregation", ["secure", "secure,agg0", "secure:0:64,agg2", " secure:0.25 , agg1"])
+def test_secure_sums_go_with_means(aggregation: str) -> None:
+    assert load_settings({}, {"FLNET_AGGREGATION": aggregation}).aggregation == ",".join(
+        part.strip() for part in aggregation.split(",")
+    )
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("FLNET_ROUNDS", "asynchronous"),
+        ("FLNET_MAX_STALENESS", "2"),
+        ("FLNET_LEAVE_ONE_OUT", "true"),
+        ("FLNET_MAX_UPDATE_NORM", "10"),
+        ("FLNET_WIRE", "int8"),
+        ("FLNET_WIRE", "float16"),
+    ],
+)
+def test_settings_that_look_at_single_updates_conflict_with_secure_sums(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"shows only the sum of the updates, but {variable}"):
+        load_settings({}, {"FLNET_AGGREGATION": "secure", variable: value})
+    load_settings({}, {"FLNET_AGGREGATION": "agg1", variable: value})

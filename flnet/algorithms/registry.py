@@ -209,10 +209,11 @@ def _secure(masked: str, others: list[str], memory: Memory) -> AggregationRule:
     """
     others = others or [USUAL]
     unfit = [part for part in others if part.split(":")[0] not in SUMS]
-    if unfit or len(others) > 1:
-        needs = (unfit or others)[0]
+    if len(others) > 1 and not unfit:
+        raise ValueError(f"expected one rule after secure, got {', '.join(others)}")
+    if unfit:
         raise ValueError(
-            f"{needs} looks at single updates, and secure sums show none of them, only their sum: expected secure, "
+            f"{unfit[0]} looks at single updates, and secure sums show none of them, only their sum: expected secure, "
             "secure,agg0, secure,agg1 or secure,agg2"
         )
     rule, found = others[0], re.fullmatch(_SECURE, masked)
@@ -222,7 +223,8 @@ def _secure(masked: str, others: list[str], memory: Memory) -> AggregationRule:
             f"a number, 32 or 64; got {masked[:60]!r}"
         )
     part = float(found["part"]) if found["part"] else Secure().part_away
-    secure = Secure(part, 64 if found["bits"] == "64" else 32)
+    # Counts of clusters are small beside the largest that a sum takes, so k-means needs all 64 bits.
+    secure = Secure(part, 64 if found["bits"] == "64" or rule.split(":")[0] == "k-means" else 32)
     name = f"{SECURE}:{part:.4g}:{secure.bits},{rule}"
     plain = _made(RULES, rule, memory)
     return plain._replace(name=name, running=None, secure=secure)

@@ -155,7 +155,7 @@ class JobSettings:
         needed, usual = self.needed_rule, self.rules.merging
         if not needed:
             return usual
-        return needed if self.secure is None or self.rule_trouble else self._masked(needed)
+        return self._masked(needed) if self._is_masked and not self.rule_trouble else needed
 
     def _masked(self, rule: str) -> str:
         return f"{self.rules.merging.split(',')[0]},{rule}"
@@ -163,7 +163,7 @@ class JobSettings:
     @property
     def rule_trouble(self) -> str:
         """Why the trainer cannot be used under the aggregation rule of this node; empty if it can."""
-        if self.needed_rule and self.secure is not None:
+        if self.needed_rule and self._is_masked:
             try:
                 _parsed(self._masked(self.needed_rule))
             except ValueError as exc:
@@ -178,7 +178,11 @@ class JobSettings:
     @property
     def secure(self) -> Secure | None:
         """How updates are masked, so that only their sum can be opened; None where they are not."""
-        return _parsed(self.rules.merging).secure
+        return _parsed(self.rule).secure or _parsed(self.rules.merging).secure
+
+    @property
+    def _is_masked(self) -> bool:
+        return _parsed(self.rules.merging).secure is not None
 
     @property
     def shared_memory(self) -> SharedMemory | None:
