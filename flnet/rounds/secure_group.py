@@ -40,6 +40,7 @@ from flnet.protocol.updates import RoundKey
 from flnet.text import text
 
 MOST_ATTEMPTS = 4  # in one round
+MOST_KEPT = 16  # groups that are not known yet, of which shares are kept
 Say = Callable[[int, PeerId | None, SecurePart], list[Effect]]  # (attempt, to whom or None for all, part)
 FEWER_THAN_TWO = text("a secure sum needs the updates of two nodes, and no other node takes part")
 
@@ -192,8 +193,8 @@ class GroupBuilding:
                     self._named[attempt] = sender, part
                 return self._go_on()
             case SharesPart(group=group, shares=shares):
-                kept = self._shares.setdefault((attempt, group), {})
-                kept.setdefault(sender, shares)
+                if (attempt, group) in self._shares or len(self._shares) < MOST_KEPT:
+                    self._shares.setdefault((attempt, group), {}).setdefault(sender, shares)
                 return self._take_shares()
             case HeldPart() if self.group is not None and part.group == self.group.id:
                 return self._note_held(sender, part)

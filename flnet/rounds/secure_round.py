@@ -32,7 +32,7 @@ from flnet.protocol.events import (
     UpdateReceived,
 )
 from flnet.protocol.messages import ChoiceMessage
-from flnet.protocol.secure_sum import MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
+from flnet.protocol.secure_sum import KeysPart, MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
 from flnet.rounds.base import GATHERING, OPEN, Parts
@@ -117,7 +117,8 @@ class SecureRound(Round):
 
     def part_received(self, event: SecurePartReceived) -> list[Effect]:
         """Handle a part of the conversation about the sum."""
-        if self.is_past or self.is_over or self.taken:
+        is_unasked = isinstance(event.part, KeysPart) and self.chosen is not None and event.peer not in self.chosen
+        if self.is_past or self.is_over or self.taken or is_unasked:
             return []
         return self._advanced(self.sum.receive(event.peer, event.attempt, event.part))
 

@@ -87,7 +87,7 @@ class SecureSum:
         self._vote: ContributorVote | None = None
         self._early: list[tuple[PeerId, AnySecurePart]] = []
         self._vectors: dict[PeerId, tuple[str, Update | None]] = {}  # digest, and the masked update if it is here
-        self._revealed: dict[str, dict[PeerId, Mapping[PeerId, str]]] = {}
+        self._revealed: dict[PeerId, tuple[str, Mapping[PeerId, str]]] = {}  # by member, for which contributors
         self._here: set[PeerId] = set(candidates)
         self._gone: set[PeerId] = set()  # who sends no masked update any more
         self._references: dict[str, Params] = {}
@@ -156,6 +156,8 @@ class SecureSum:
 
     def hold(self, update: Update | None, peer: PeerId, digest: str) -> list[Effect]:
         """A masked update is here, the own one or that of a peer; None: only its digest is known."""
+        if self.group is not None and peer not in self.group.members:
+            return []
         known = self._vectors.get(peer)
         if known is None or (known[1] is None and known[0] == digest):
             self._vectors[peer] = digest, update
@@ -277,7 +279,7 @@ class SecureSum:
         assert isinstance(part, RevealPart) and group is not None
         if sender in group.members and part.shares.keys() == group.members.keys():
             shares = {PeerId(peer): share for peer, share in part.shares.items()}
-            self._revealed.setdefault(part.contributors, {}).setdefault(sender, shares)
+            self._revealed.setdefault(sender, (part.contributors, shares))
         return []
 
     def _tell(self, said: list[Said]) -> list[Effect]:
@@ -289,7 +291,7 @@ class SecureSum:
         group, settled = self.group, self.settled
         assert group is not None and settled is not None
         told = digest_of(settled)
-        self._revealed.setdefault(told, {})[self._me] = shares
+        self._revealed[self._me] = told, shares
         given = {str(peer): share for peer, share in shares.items()}
         return self._say(group.attempt, None, RevealPart(group=group.id, contributors=told, shares=given))
 
@@ -298,7 +300,7 @@ class SecureSum:
         group, settled = self.group, self.settled
         if group is None or settled is None or self.is_asked or self.lacking:
             return []
-        revealed = self._revealed.get(digest_of(settled), {})
+        revealed = self._revealed_for(settled)
         reference = self._references.get(group.base)
         if len(revealed) < group.threshold or reference is None:
             return []
@@ -309,6 +311,11 @@ class SecureSum:
         updates = self.updates
         cancelled: list[Effect] = [CancelTimer(self.vote_timer), CancelTimer(self.open_timer)]
         return [*cancelled, Average(self.key, tuple(updates[peer] for peer in contributors), opened=opened)]
+
+    def _revealed_for(self, contributors: Contributors) -> dict[PeerId, Mapping[PeerId, str]]:
+        """The shares that open the sum of these contributors, by the member that revealed them."""
+        told = digest_of(contributors)
+        return {peer: shares for peer, (digest, shares) in self._revealed.items() if digest == told}
 
     def _lead_in_turn(self, *, at_once: bool) -> list[Effect]:
         """The first member that is there asks for a vote; the others follow if nothing comes of it."""
@@ -376,7 +383,7 @@ class SecureSum:
             )
         if self.lacking:
             return text("the masked updates of {count} nodes did not come in time", len(self.lacking))
-        count = len(self._revealed.get(digest_of(self.settled), {}))
+        count = len(self._revealed_for(self.settled))
         return text(
             "{count} nodes revealed shares, and {least} are needed to open the sum", count, group.threshold
         )
