@@ -74,10 +74,10 @@ class SecureRound(Round):
         super().__init__(parts, key, expected, choice, started_in, record)
         rule = parts.settings.secure
         assert rule is not None
-        me = parts.settings.my_id
-        self.sum = SecureSum(
-            key, me, self.gathering.expected, rule.part_away, parts.settings.waits.average, self._send_part
-        )
+        # Names that never send anything, of which anybody can invent many, are neither waited for nor counted.
+        candidates = self.gathering.expected - parts.peers.updates.silent(parts.peers.here)
+        patience = parts.settings.waits.average
+        self.sum = SecureSum(key, parts.settings.my_id, candidates, rule.part_away, patience, self._send_part)
         self._bound(self.gathering)
         self._downloads: dict[str, ParamsDownload] = {}
         self._own: Update | None = None  # as it was trained, without its parameters

@@ -42,7 +42,7 @@ from flnet.rounds.numbering import ERA, REST
 from flnet.simulation.actions import Actions
 from flnet.simulation.cluster import QUICK, Cluster, Listen, key_of
 from flnet.simulation.hostile import FORGING_SECONDS, MOVES, HostileCore, HostileMember
-from flnet.simulation.invariants import Accepted, InvariantBroken, Ledger
+from flnet.simulation.invariants import Accepted, InvariantBroken, Ledger, SecureLedger
 from flnet.simulation.network import Answered
 from flnet.simulation.node import TRAINER, SimulatedNode, prepared
 from flnet.simulation.playback import Play
@@ -234,6 +234,10 @@ def score(node: PeerId, params: Params) -> float:
     return 1 / (1 + off / len(params))
 
 
+class HonestSecureLedger(HonestLedger, SecureLedger):
+    """The same where updates are masked. The hostile member is in no group: it knows nothing of masks."""
+
+
 class HostileCluster(Cluster):
     """A mesh of honest nodes and a hostile member.
 
@@ -245,7 +249,8 @@ class HostileCluster(Cluster):
     def __init__(self, schedule: Schedule, hostile_id: str, listen: Listen | None = None) -> None:
         self._scores: dict[tuple[PeerId, Digest], float] = {}
         self.is_calm: Callable[[], bool] = lambda: False
-        ledger = HonestLedger(PeerId(hostile_id), schedule.keyed)
+        kind = HonestSecureLedger if schedule.secure else HonestLedger
+        ledger = kind(PeerId(hostile_id), schedule.keyed)
         s = schedule
         rules = replace(s.rules, limits=LIMITS)
         super().__init__(s.size, s.seed, s.faults, s.waits, s.pauses, listen, rules, ledger, s.keyed)
