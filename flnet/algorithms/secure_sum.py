@@ -38,7 +38,9 @@ WEIGHT_CAPS: Mapping[Weighting, int] = {"agg0": 1, "agg1": 2**20, "agg2": 2**22}
 """The largest weight of a node: 1, its examples, its examples times its labels."""
 CLIP = 8.0  # times the largest number of an array, or times 1, is how far its numbers may move in a round
 WHOLE_BOUND = 2.0**16  # how far arrays of whole numbers, such as counts of batches, may move at least
-_SHORTENED = 2.0**-10  # part of a norm by which a shortened update may be longer, as its arrays have float32 numbers
+_SHORTENED = (
+    2.0**-10
+)  # part of a norm by which a shortened update may be longer, as its arrays have float32 numbers
 _BLOCK = 65_536  # numbers: half a MiB in float64, as in `flnet.params.arithmetic`
 _EXACT = 53  # bits of a float64
 _LARGEST, _SMALLEST = 2.0**500, 2.0**-500  # of bounds: no step overflows or loses bits

@@ -282,7 +282,7 @@ def view_of_sums(secure: Secure, records: Sequence[RoundRecord], here: int) -> M
     for record in reversed(records):
         if record.secure is not None:
             members, count = len(record.secure.members), len(record.contributors)
-            told = text("round {number}: {words}", record.key.number, record.secure.words(count))
+            told = text("{words} (round {number})", record.secure.words(count), record.key.number)
             newest = {"round": record.key.number, "members": members, "contributors": count, "words": told}
             return {**masked, **newest, "threshold": record.secure.threshold}
     least = threshold(here, secure.part_away)

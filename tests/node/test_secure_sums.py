@@ -35,7 +35,7 @@ async def test_people_read_what_was_opened_and_by_whom() -> None:
         assert reasons(record) == [f"secure sum of round 0: {SUM}"]
         info = node.info()
         line, stranger, liar = sum_lines(info["jobsInfo"], info["mode"])
-        assert line == f"{MNIST_3_7} secure sum: round 0: {SUM}"
+        assert line == f"{MNIST_3_7} secure sum: {SUM} (round 0)"
         assert "an active stranger" in stranger and "2 of 3 nodes open a sum" in liar
         (rule,) = merging_lines(info["jobsInfo"], 3)
         assert "secure sum (up to 1/3 of the nodes may vanish, 32 bits), weighted average (agg1)" in rule

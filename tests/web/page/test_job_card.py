@@ -414,7 +414,7 @@ async def test_the_card_says_what_was_opened_and_what_to_know_of_it(
     assert "Secure sum" not in plain and "Change the aggregation rule" in plain
     info = node.info
     monkeypatch.setattr(node, "info", lambda: {**info(), "mode": mode})
-    words = "round 3: only the sum of 2 updates was opened; 2 of 2 nodes are needed to open one"
+    words = "only the sum of 2 updates was opened; 2 of 2 nodes are needed to open one (round 3)"
     sums = {"part_away": 0.25, "bits": 64, "round": 3, "members": 2, "threshold": 2, "contributors": 2}
     node.jobs["MNIST"].more = {"secure": {**sums, "words": words}, "merging_rule": "secure:0.25:64,agg0"}
     shown = (await load(client)).text
