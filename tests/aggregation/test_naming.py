@@ -21,7 +21,7 @@ from flnet.web.translation import translator
             "secure:0.25:64,agg2",
             "secure sum (up to 25 % of the nodes may vanish, 64 bits), average weighted by labels (agg2)",
         ),
-        ("secure:0,k-means:1", "secure sum (up to 0 % of the nodes may vanish, 32 bits), k-means:1"),
+        ("secure:0,k-means:1", "secure sum (up to 0 % of the nodes may vanish, 64 bits), k-means:1"),
     ],
 )
 def test_a_rule_is_said_in_words(written: str, words: str) -> None:
