@@ -358,8 +358,9 @@ class Settings(PlaceSettings):
         "multi-krum:1, bulyan:1 (how many may be hostile), consistency (weights by how well each update was "
         "predicted from earlier ones), or consistency:bounded (over numbers held to the range of the others). "
         "Filters go before the rule, separated by commas: clip (updates are shortened to the median norm, with "
-        "clip:2.5 to that norm), cosine (updates that point away from the median are left out). Must be the same "
-        "on all nodes.",
+        "clip:2.5 to that norm), cosine (updates that point away from the median are left out). secure, secure,agg0 or "
+        "secure:0.25:64 (part of the nodes that may vanish, bits of a number): updates are masked, and only their sum "
+        "can be opened (docs/secure-sums.md). Must be the same on all nodes.",
     )
     local_training: Annotated[str, AfterValidator(check_local_training)] = Field(
         default="plain",

@@ -456,7 +456,8 @@ class ClusterTerms:
             raise ImpossibleSumError(impossible(CENTROIDS))
         squares = Total(moved.size)
         squares.add(np.ravel(moved * moved))
-        norm = check_norm(squares, most_norm)
+        errors = np.where(counts[:, None] > 0, error / rows, np.zeros_like(moved))
+        norm = check_norm(squares, most_norm, float(np.linalg.norm(errors)))
         arrays = {CENTROIDS: self._base + self._alpha * moved, COUNTS: counts}
         params = Params({name: arrays[name].astype(spec.dtype) for name, spec in self._schema.specs.items()})
         return Mean(

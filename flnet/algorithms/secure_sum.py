@@ -38,6 +38,9 @@ WEIGHT_CAPS: Mapping[Weighting, int] = {"agg0": 1, "agg1": 2**20, "agg2": 2**22}
 """The largest weight of a node: 1, its examples, its examples times its labels."""
 CLIP = 8.0  # times the largest number of an array, or times 1, is how far its numbers may move in a round
 WHOLE_BOUND = 2.0**16  # how far arrays of whole numbers, such as counts of batches, may move at least
+_SHORTENED = (
+    2.0**-10
+)  # part of a norm by which a shortened update may be longer, as its arrays have float32 numbers
 _BLOCK = 65_536  # numbers: half a MiB in float64, as in `flnet.params.arithmetic`
 _EXACT = 53  # bits of a float64
 _LARGEST, _SMALLEST = 2.0**500, 2.0**-500  # of bounds: no step overflows or loses bits
@@ -375,14 +378,18 @@ def impossible(name: str) -> str:
     )
 
 
-def check_norm(squares: Total, most: float) -> float:
+def check_norm(squares: Total, most: float, error: float) -> float:
     """The L2 norm of a mean change, from its squares.
+
+    Args:
+        error: how far the norm of the sum may be from that of exact arithmetic. An update that was shortened to `most`
+            may be a little longer by rounding, too, and a mean of updates that agree is as long as they are.
 
     Raises:
         ImpossibleSumError: it is above `most`.
     """
     norm = math.sqrt(squares.value)
-    if not norm <= most:
+    if not norm <= most * (1 + _SHORTENED) + error:
         raise ImpossibleSumError(
             text("the mean change has length {norm}; at most {most} is accepted", f"{norm:.4g}", f"{most:.4g}")
         )
@@ -524,7 +531,7 @@ class MeanTerms:
             raise ImpossibleSumError(impossible("weights"))
         squares = Total(longest(self._schema))
         arrays = {name: self._mean(name, total[place], weight, squares) for name, place in self._places()}
-        norm = check_norm(squares, most_norm)
+        norm = check_norm(squares, most_norm, self.error(weight) * math.sqrt(self.size))
         params = self._schema.conform({name: arrays[name] for name in self._schema.specs})
         return Mean(params, weight, norm, self.error(weight))
 

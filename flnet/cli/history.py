@@ -85,7 +85,7 @@ def history_table(records: list[View]) -> Table:
 
 
 def reasons(record: View) -> list[str]:
-    """The decisions after a round, with their reasons, and what privacy the own update has spent."""
+    """The decisions after a round, with their reasons, its secure sum, and what privacy the own update has spent."""
     number, decision = printable(record.get("round")), record.get("decision")
     lines = (
         [f"round {number} was started by the schedule: {printable(record['why'])}"] if record.get("why") else []
@@ -95,7 +95,15 @@ def reasons(record: View) -> list[str]:
             f"the goal is {printable(decision['over']).replace('_', ' ')}" if decision.get("over") else "goes on"
         )
         lines.append(f"after round {number}: {over}: {printable(decision.get('words'))}")
-    return lines + privacy_lines(record)
+    return lines + sum_lines(record) + privacy_lines(record)
+
+
+def sum_lines(record: View) -> list[str]:
+    """That only the sum of the updates of a round was opened; nothing where they were not masked."""
+    secure = record.get("secure")
+    if not isinstance(secure, dict):
+        return []
+    return [f"secure sum of round {printable(record.get('round'))}: {printable(secure.get('words'))}"]
 
 
 def privacy_lines(record: View) -> list[str]:
@@ -119,7 +127,11 @@ def _write(node: NodeClient, trainer: str, form: str, last: int | None, output: 
     click.echo(f"{target}: {size:,} bytes")
 
 
-SIGNED, UNSIGNED, WRONG, LEFT_OUT = "signed", "not signed", "WRONG", "left out"
+SIGNED, UNSIGNED, WRONG, LEFT_OUT, IN_SUM = "signed", "not signed", "WRONG", "left out", "in the sum"
+OF_SUMS = (
+    "The contributors of a secure sum are those on whom its members agreed by vote. Nobody signs a statement about a "
+    "single update, because nobody sees one; its examples are known as part of the sum only."
+)
 MAX_CARD_BYTES = 4 * 1024 * 1024
 _BLOCK = re.compile(r"^```json\n(\{.*\})\n```$", re.MULTILINE)
 
@@ -144,7 +156,8 @@ def audit_command(
     A statement names the node, the round, the model that its training started from, and the number of examples.
     In a mesh with keys, each node signs it. WRONG means that a statement was changed after it was signed. The
     weight is the update's share of the average, if the aggregation rule gives one. It is not signed: the node that
-    computed the average reports it.
+    computed the average reports it. Of a secure sum (FLNET_AGGREGATION=secure) there are no statements: its members
+    agree by vote whose updates are in it.
 
     \b
     Exit codes: 0 nothing is wrong; 1 something is, or it was refused; 2 wrong usage; 3 the node cannot be reached.
@@ -166,8 +179,11 @@ def audit_command(
         click.echo("no round here says who contributed to it")
     else:
         _print_statements(statements)
-        for line in (line for record in records if _is_asked(record, model) for line in privacy_lines(record)):
+        shown = [record for record in records if _is_asked(record, model)]
+        for line in (line for record in shown for line in (*sum_lines(record), *privacy_lines(record))):
             click.echo(line)
+        if any(isinstance(record.get("secure"), dict) for record in shown):
+            click.echo(OF_SUMS)
     if any(statement["verdict"] == WRONG for statement in statements):
         raise click.exceptions.Exit(1)
 
@@ -202,7 +218,7 @@ def _of_round(trainer: str, record: Mapping[str, Any]) -> Iterator[View]:
             _weighed(record, view.get("peer")).get("weight"),
         )
         if not view.get("digest"):  # who stated nothing, as in the thesis' form
-            yield {**statement, "verdict": UNSIGNED}
+            yield {**statement, "verdict": IN_SUM if isinstance(record.get("secure"), dict) else UNSIGNED}
             continue
         try:
             stated = Contribution.read(view, trainer, int(f"{round}"), str(initiator))

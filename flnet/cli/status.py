@@ -8,7 +8,7 @@ import time
 import click
 from rich.table import Table
 
-from flnet.aggregation.naming import rule_text
+from flnet.aggregation.naming import rule_text, sum_cautions
 from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.epochs import is_vertical, vertical_lines
 from flnet.cli.output import (
@@ -63,6 +63,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
         *version_lines(jobs),
         *plan_lines(jobs),
         *privacy_lines(jobs),
+        *sum_lines(jobs, str(info.get("mode"))),
         *merging_lines(jobs, 1 + here.count("alive")),
         *differing_lines(jobs),
         *figure_lines([job for job in jobs if not is_vertical(job)], every),
@@ -131,6 +132,20 @@ def privacy_lines(jobs: list[View]) -> list[str]:
     ]
     lines = [f"{name} privacy: {printable(privacy.get('words'))}" for name, privacy in named]
     return [*lines, *dict.fromkeys(printable(privacy.get("covers")) for _, privacy in named)]
+
+
+def sum_lines(jobs: list[View], mode: str) -> list[str]:
+    """A line per job whose updates are masked, with its newest sum; then what to know of them, once.
+
+    Args:
+        mode: of the mesh.
+    """
+    sums = [
+        (printable(job.get("trainer_id")), job["secure"]) for job in jobs if isinstance(job.get("secure"), dict)
+    ]
+    lines = [f"{name} secure sum: {printable(secure.get('words'))}" for name, secure in sums]
+    known = [sum_cautions(mode, secure.get("members", 0), secure.get("threshold", 0)) for _, secure in sums]
+    return [*lines, *dict.fromkeys(caution for cautions in known for caution in cautions)]
 
 
 def merging_lines(jobs: list[View], nodes: int) -> list[str]:

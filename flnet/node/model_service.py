@@ -92,12 +92,19 @@ def _head(chosen: SelectedModel, declared: Declaration) -> list[str]:
         f"| parameters | {sum(value.size for value in chosen.full.values()):,} in {len(chosen.full)} arrays |",
         f"| private parameters | {', '.join(f'`{name}`' for name in figures['private']) or 'none'} |",
         f"| licence | {_plain(declared.offers.get('licence') or text('not stated'))} |",
+        *_secure_sum(record),
         *_privacy(record),
         f"| made by | flnet {flnet.__version__} |",
         "",
         "Accuracies are in [0, 1], on the test split of the node that wrote this card.",
         "",
     ]
+
+
+def _secure_sum(record: Mapping[str, Any]) -> list[str]:
+    """That only the sum of the updates was opened."""
+    secure = record.get("secure")
+    return [f"| secure sum | {_plain(secure['words'])} |"] if secure else []
 
 
 def _privacy(record: Mapping[str, Any]) -> list[str]:
@@ -253,6 +260,9 @@ def _contributions(chosen: SelectedModel) -> list[str]:
     columns = ["node", "fingerprint of its key", "examples", "weight in the average"]
     lines = ["## Who contributed", "", _row(columns), _row(["---"] * len(columns))]
     for one in stated:
+        if record.get("secure"):
+            lines.append(_row([_plain(one["peer"]), *["hidden in the sum"] * 3]))
+            continue
         key = short(one["key"]) if one.get("key") and one.get("signature") else "not signed"
         weight = (weighed.get(one["peer"]) or {}).get("weight")
         share = "not one number" if weight is None else f"{weight:.4f}"
@@ -262,7 +272,7 @@ def _contributions(chosen: SelectedModel) -> list[str]:
             lines.append(_row([_plain(peer), "", "", text("left out: {names}", _plain(one["reason"]))]))
     stated_record = {
         **{name: record[name] for name in ("round", "initiator", "contributions")},
-        **({"privacy": record["privacy"]} if record.get("privacy") else {}),
+        **{name: record[name] for name in ("secure", "privacy") if record.get(name)},
         "weighed": weighed,
     }
     whole = json.dumps({"trainer": chosen.trainer, "digest": chosen.digest, **stated_record}, ensure_ascii=True)

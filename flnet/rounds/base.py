@@ -425,6 +425,7 @@ class BaseJob(ABC, Generic[R_co]):
             **self.history.view(round.open_record if round else None),
             **(round.view() if round else NO_ROUND),
             **({"privacy": privacy} if (privacy := self.budget.view()) else {}),
+            **({"secure": secure} if (secure := self._view_of_sums()) else {}),
         }
         return JobView.model_validate(figures)
 
@@ -434,6 +435,10 @@ class BaseJob(ABC, Generic[R_co]):
 
     def _view_of_holders(self) -> Mapping[str, Any] | None:
         """Who holds which columns; None where all nodes hold the same ones."""
+        return None
+
+    def _view_of_sums(self) -> Mapping[str, Any] | None:
+        """How updates are masked, and the newest secure sum; None where they are not."""
         return None
 
     def obstacles_with(self, theirs: Mapping[str, str], schema: Digest | None) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from flnet.aggregation.base import Secure
+from flnet.algorithms.secure_sum import threshold
 from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Averaged
@@ -21,6 +23,46 @@ AGAIN = 0.5  # of a fair share: from here on it counts again; in between nothing
 RUNNING = 3  # rounds in a row in which an update was left out or counted little
 RECENT = 3  # averages whose contributors a node counts as the other nodes of a job
 FORGOTTEN = 120  # rounds after which a peer that took no part is forgotten
+
+
+@dataclass(frozen=True)
+class SumRecord:
+    """By whom the secure sum of a round was opened.
+
+    Attributes:
+        members: nodes that hold shares of each other's secrets, sorted. Those whose updates are in the sum are the
+            contributors of the round.
+        threshold: how many of them had to reveal their shares.
+    """
+
+    members: tuple[PeerId, ...]
+    threshold: int
+
+    @classmethod
+    def read(cls, view: Mapping[str, Any]) -> SumRecord:
+        """What `view` showed.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        return cls(tuple(view["members"]), int(view["threshold"]))
+
+    def view(self, contributors: int) -> Mapping[str, Any]:
+        """As JSON-ready data.
+
+        Args:
+            contributors: how many updates are in the sum.
+        """
+        return {"members": list(self.members), "threshold": self.threshold, "words": self.words(contributors)}
+
+    def words(self, contributors: int) -> str:
+        """A sentence for people."""
+        return text(
+            "only the sum of {count} updates was opened; {threshold} of {members} nodes are needed to open one",
+            contributors,
+            self.threshold,
+            len(self.members),
+        )
 
 
 @dataclass
@@ -42,6 +84,7 @@ class RoundRecord:
         taken_from: the peer from which the average was downloaded, because this node has no part in it; None if this
             node averaged.
         privacy: what this node had promised of its update, and spent with it; None where it promised nothing.
+        secure: by whom the secure sum was opened here; None where updates are not masked, or no sum was opened here.
     """
 
     key: RoundKey
@@ -66,6 +109,7 @@ class RoundRecord:
     taken_from: PeerId | None = None
     left_out: Mapping[PeerId, str] | None = None
     privacy: Mapping[str, Any] | None = None
+    secure: SumRecord | None = None
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -97,6 +141,7 @@ class RoundRecord:
             view.get("taken_from"),
             None if view.get("left_out") is None else dict(view["left_out"]),
             None if view.get("privacy") is None else dict(view["privacy"]),
+            None if view.get("secure") is None else SumRecord.read(view["secure"]),
         )
 
     def add_words(self, words: str) -> None:
@@ -129,6 +174,7 @@ class RoundRecord:
             **({"alone": dict(self.alone)} if self.alone else {}),
             **({"taken_from": self.taken_from} if self.taken_from else {}),
             **({"privacy": dict(self.privacy)} if self.privacy else {}),
+            **({"secure": self.secure.view(len(self.contributors))} if self.secure else {}),
         }
 
 
@@ -223,6 +269,29 @@ class History:
         for record in (*records, *([current] if current is not None else [])):
             if record.weighed:
                 self.weights.take(record)
+
+
+def view_of_sums(secure: Secure, records: Sequence[RoundRecord], here: int) -> Mapping[str, Any]:
+    """How updates are masked and the newest sum, in the view of a job.
+
+    Args:
+        records: of the rounds that are over, oldest first.
+        here: how many nodes there are, this one among them.
+    """
+    masked = {"part_away": secure.part_away, "bits": secure.bits}
+    for record in reversed(records):
+        if record.secure is not None:
+            members, count = len(record.secure.members), len(record.contributors)
+            told = text("{words} (round {number})", record.secure.words(count), record.key.number)
+            newest = {"round": record.key.number, "members": members, "contributors": count, "words": told}
+            return {**masked, **newest, "threshold": record.secure.threshold}
+    least = threshold(here, secure.part_away)
+    words = text("no sum was opened yet, and it takes two nodes")
+    if here > 1:
+        words = text(
+            "no sum was opened yet; {threshold} of the {nodes} nodes here are needed for that", least, here
+        )
+    return {**masked, "round": None, "members": here, "threshold": least, "contributors": None, "words": words}
 
 
 def figures_of(record: RoundRecord | None) -> Mapping[str, Any]:

@@ -71,7 +71,7 @@ from flnet.rounds.base import GATHERING, BaseJob
 from flnet.rounds.catching_up import CommonAverage, StatedAverages
 from flnet.rounds.compatibility import must_agree
 from flnet.rounds.gathering import Closing
-from flnet.rounds.history import RoundRecord
+from flnet.rounds.history import RoundRecord, view_of_sums
 from flnet.rounds.model import HeldModel, Start
 from flnet.rounds.numbering import Numbering
 from flnet.rounds.peers import RESTED as PACES_RESTED
@@ -114,6 +114,10 @@ class Job(BaseJob[Round]):
     @property
     def _kind(self) -> type[Round]:
         return SecureRound if self.settings.secure else Round
+
+    def _view_of_sums(self) -> Mapping[str, Any] | None:
+        secure = self.settings.secure
+        return None if secure is None else view_of_sums(secure, self.history.records, 1 + len(self.peers.here))
 
     # --- events
 

@@ -40,7 +40,7 @@ from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.download import ParamsDownload
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.group_search import GROUPS
-from flnet.rounds.history import RoundRecord, names
+from flnet.rounds.history import RoundRecord, SumRecord, names
 from flnet.rounds.model import Start
 from flnet.rounds.round import Round
 from flnet.rounds.secure_gathering import NOT_IN_GROUP, SecureGathering
@@ -358,6 +358,8 @@ class SecureRound(Round):
             gathering.updates = dict(sorted(members.items()))
             self.record.left_out, self.record.missing = None, tuple(gathering.missing)
             self.record.outcome = self._closing_words()
+            assert self.sum.group is not None
+            self.record.secure = SumRecord(tuple(self.sum.group.members), self.sum.group.threshold)
         is_mine = event.key == self.key and self.phase is Phase.AVERAGING
         searched = self._search(event) if is_mine else []
         return [*super()._averaged(event), *searched]

@@ -217,6 +217,20 @@ class PrivacyView(View):
     covers: Words = Field(description="what the promise covers, and what it does not")
 
 
+class SecureView(View):
+    """How updates are masked, so that only their sum can be opened, and the newest sum."""
+
+    part_away: float = Field(description="part of the nodes of a sum that may vanish")
+    bits: Literal[32, 64] = Field(description="bits of each number of a masked update")
+    round: int | None = Field(description="newest round whose sum was opened here; null before the first")
+    members: int = Field(
+        description="number of nodes that held shares for that sum; before the first, of all nodes that are here"
+    )
+    threshold: int = Field(description="how many of them are needed to open a sum")
+    contributors: int | None = Field(description="number of updates in that sum; null before the first")
+    words: Words = Field(description="all this in a sentence")
+
+
 class LittleView(View):
     """A node whose updates have a low weight in the averages of this node."""
 
@@ -303,6 +317,10 @@ class JobView(View):
     privacy: PrivacyView | None = Field(
         default=None,
         description="what this node promises of its updates, and what was spent; null without FLNET_PRIVACY",
+    )
+    secure: SecureView | None = Field(
+        default=None,
+        description="how updates are masked, and the newest sum; null where FLNET_AGGREGATION names no secure sum",
     )
     counts_little: list[LittleView] = Field(
         default=[], description="nodes whose updates have a low weight; not in GET /info"

@@ -28,6 +28,7 @@ from flnet.algorithms.secure_sum import (
     threshold,
     weight_of,
 )
+from flnet.params.arithmetic import clipped
 from flnet.params.params import Params, Schema
 from tests.algorithms.secure_cases import case, must_equal
 from tests.helpers import params
@@ -276,6 +277,23 @@ def test_changes_beyond_the_bound_are_cut_before_they_are_weighted() -> None:
     sent = terms.encode(moved(100, -1), 5)
     assert sent.cut == 1
     assert terms.decode(sent.numbers, 1).params["w"] == pytest.approx([25, -4])
+
+
+@pytest.mark.parametrize("bits", [32, 64])
+@pytest.mark.parametrize("seed", range(10))
+def test_updates_that_agree_and_were_shortened_to_a_norm_make_a_mean_of_this_norm(bits: Bits, seed: int) -> None:
+    """Rounding makes the mean a little longer than each of them, half of the time."""
+    chance = np.random.default_rng(seed)
+    base = Params({"w": chance.normal(size=500).astype(np.float32)})
+    moved = Params({"w": base["w"] + chance.normal(size=500).astype(np.float32)})
+    schema = Schema.of(base)
+    shortened = clipped(base, moved, schema, 1.0)
+    terms = MeanTerms(schema, base, 4, bits=bits)
+    sent = terms.encode(shortened, 60_000).numbers
+    total = sent + sent + sent + sent
+    assert terms.decode(total, 4, most_norm=1.0).norm == pytest.approx(1, abs=1e-3)
+    with pytest.raises(ValueError, match="at most 0.95"):
+        terms.decode(total, 4, most_norm=0.95)
 
 
 def test_the_norm_leaves_out_buffers() -> None:

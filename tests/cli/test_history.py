@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import Result
 
-from flnet.cli.history import LEFT_OUT, SIGNED, UNSIGNED, WRONG
+from flnet.cli.history import IN_SUM, LEFT_OUT, SIGNED, UNSIGNED, WRONG
 from flnet.protocol.updates import Contribution
 from tests.cli.fake_node import FakeNode, record
 from tests.security.keypairs import TestKey
@@ -115,6 +115,27 @@ def test_weights_are_shown_and_who_was_left_out(flnet: Run, node: Callable[..., 
         ("d", None, SIGNED),
     ]
     assert "62.5 %" in shown.output
+
+
+def test_of_a_secure_sum_there_are_contributors_and_no_statements(flnet: Run, node: Callable[..., str]) -> None:
+    words = "only the sum of 2 updates was opened; 2 of 3 nodes are needed to open one"
+    secure = {"members": ["a", "b", "c"], "threshold": 2, "words": words}
+    plain = audited({"peer": "old", "examples": 3})
+    masked = audited({"peer": "a", "examples": None}, {"peer": "b", "examples": None}, round=1, secure=secure)
+    address = node(plain, masked)
+    shown = flnet("audit", "MNIST", "--node", address)
+    assert shown.exit_code == 0
+    assert f"secure sum of round 1: {words}" in shown.output
+    assert "agreed by vote" in " ".join(shown.output.split())
+    result = json.loads(flnet("audit", "MNIST", "--json", "--node", address).stdout)
+    assert [(each["peer"], each["verdict"]) for each in result] == [
+        ("old", UNSIGNED),
+        ("a", IN_SUM),
+        ("b", IN_SUM),
+    ]
+    assert "vote" not in flnet("audit", "MNIST", "--node", node(plain)).output
+    history = flnet("history", "MNIST", "--node", node(masked | {"outcome": "averaged 2 updates"}))
+    assert f"secure sum of round 1: {words}" in history.output
 
 
 @pytest.mark.parametrize("weighed", [None, [], 7, {"b": 7}, {"b": {"weight": "x", "reason": 0}}, {"x": None}])

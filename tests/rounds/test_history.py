@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
+from flnet.aggregation.base import Secure
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Evaluate, Publish
 from flnet.protocol.events import (
@@ -24,7 +26,17 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.gathering import Closing, Gathering
-from flnet.rounds.history import FORGOTTEN, RoundRecord, Weights, closing_words, fair_shares, names, words_of
+from flnet.rounds.history import (
+    FORGOTTEN,
+    RoundRecord,
+    SumRecord,
+    Weights,
+    closing_words,
+    fair_shares,
+    names,
+    view_of_sums,
+    words_of,
+)
 from tests.helpers import key, params, update
 from tests.rounds.helpers import Bench, came
 
@@ -256,3 +268,39 @@ def test_the_job_tells_of_a_collapse_and_shows_it() -> None:
     (told,) = average_of(bench, 2, fair)
     assert (told.kind, told.text) == ("weight_recovered", "the updates of c count again")
     assert bench.job.view().as_json()["counts_little"] == []
+
+
+def test_a_record_keeps_by_whom_its_sum_was_opened_and_one_of_before_has_none() -> None:
+    members = tuple(PeerId(name) for name in "abcd")
+    made = RoundRecord(key(), "averaged 3 updates", contributors=members[:3], secure=SumRecord(members, 3))
+    view = dict(made.view())
+    assert view["secure"]["words"] == "only the sum of 3 updates was opened; 3 of 4 nodes are needed to open one"
+    assert RoundRecord.read(json.loads(json.dumps(view))) == made
+    del view["secure"]
+    assert RoundRecord.read(view).secure is None
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        RoundRecord.read({**view, "secure": {"members": ["a"]}})
+
+
+def test_the_newest_sum_is_shown_also_after_rounds_without_one() -> None:
+    members = tuple(PeerId(name) for name in "abc")
+    opened = RoundRecord(key(4), contributors=members, secure=SumRecord(members, 2))
+    shown = view_of_sums(Secure(), [opened, RoundRecord(key(5))], 9)
+    assert (shown["round"], shown["members"], shown["threshold"], shown["contributors"]) == (4, 3, 2, 3)
+
+
+@pytest.mark.parametrize(
+    ("here", "least", "words"),
+    [
+        (1, 1, "no sum was opened yet, and it takes two nodes"),
+        (4, 3, "no sum was opened yet; 3 of the 4 nodes here are needed for that"),
+    ],
+)
+def test_before_the_first_sum_the_nodes_that_are_here_count(here: int, least: int, words: str) -> None:
+    shown = view_of_sums(Secure(), [], here)
+    assert (shown["members"], shown["threshold"], shown["contributors"], shown["words"]) == (
+        here,
+        least,
+        None,
+        words,
+    )

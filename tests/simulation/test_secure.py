@@ -61,6 +61,9 @@ def test_all_nodes_open_the_same_sum(size: int, rule: str) -> None:
     for node in cluster.nodes.values():
         assert node.job.history.records[-1].contributors == tuple(sorted(cluster.nodes))
         assert node.job.held.current.contributors == size
+        record = node.job.history.records[-1].secure
+        assert record is not None and record.members == tuple(sorted(cluster.nodes))
+        assert record.threshold == threshold(size, parse_rule(rule).secure.part_away)  # type: ignore[union-attr]
     assert isinstance(cluster.ledger, SecureLedger)
     assert len(cluster.ledger.opened) == 2
 
@@ -152,6 +155,9 @@ def test_below_the_threshold_nothing_is_opened() -> None:
         assert job.held.current.round == -1
         assert "was not opened" in (job.error or "")
         assert "4 are needed" in (job.error or "")
+        assert job.history.records[-1].secure is None
+        view = job.view().secure
+        assert view is not None and view.round is None
 
 
 def test_a_node_alone_opens_no_sum_of_its_own_update() -> None:

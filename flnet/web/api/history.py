@@ -111,6 +111,14 @@ class SpentView(View):
     words: str = Field(description="all this in a sentence")
 
 
+class SumView(View):
+    """By whom the secure sum of a round was opened."""
+
+    members: list[str] = Field(description="nodes that held shares for it")
+    threshold: int = Field(description="how many of them were needed to open it")
+    words: str = Field(description="all this in a sentence")
+
+
 class RoundView(View):
     """The result of one round on this node."""
 
@@ -150,6 +158,9 @@ class RoundView(View):
     weighed: WeighedView = Field(default={})
     privacy: SpentView | None = Field(
         default=None, description="what this node promised of its update, and spent with it; null if nothing"
+    )
+    secure: SumView | None = Field(
+        default=None, description="by whom the secure sum was opened; null where updates are not masked"
     )
 
 

@@ -37,6 +37,15 @@ _PRIVACY_GAUGES = (  # the same, of what a node with FLNET_PRIVACY promises
     ("delta", "delta", "Delta of the budget"),
     ("rounds_left", "rounds_left", "Further updates that the budget allows"),
 )
+_SUM_GAUGES = (  # the same, of jobs whose updates are masked
+    (
+        "members",
+        "members",
+        "Nodes that held shares for the newest secure sum; before the first, nodes that are here",
+    ),
+    ("threshold", "threshold", "How many of them are needed to open a secure sum"),
+    ("contributors", "contributors", "Updates in the newest secure sum"),
+)
 _ACCURACIES = (("before", "pre_fedavg_accuracy"), ("after", "post_fedavg_accuracy"))
 api = Api()
 
@@ -148,6 +157,13 @@ def _job_metrics(jobs: list[interface.View]) -> Iterator[_Metric]:
         for job in jobs:
             if (privacy := job.get("privacy")) is not None:
                 metric.add(privacy.get(name), job["trainer_id"], privacy["level"])
+        if metric.samples:
+            yield metric
+    for name, metric_name, description in _SUM_GAUGES:
+        metric = _Metric(f"secure_sum_{metric_name}", description, ("trainer",))
+        for job in jobs:
+            if (secure := job.get("secure")) is not None:
+                metric.add(secure.get(name), job["trainer_id"])
         if metric.samples:
             yield metric
     waiting = _Metric("job_waiting_peers", "Peers whose updates are missing", ("trainer",))

@@ -113,7 +113,8 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "status": one_line(info.get("lastNodeStatus")),
         "ready": node.ready(),
         "cards": [
-            _card(node, job, elsewhere, rounds, t, acts=acts) for job, rounds in zip(jobs, around, strict=True)
+            _card(node, job, elsewhere, rounds, t, acts=acts, mode=info.get("mode", "open"))
+            for job, rounds in zip(jobs, around, strict=True)
         ],
         "other_jobs": [other for other in elsewhere if not any(same_job(other.job, job) for job in jobs)],
         "phases": PHASES,
@@ -136,10 +137,11 @@ def _card(
     t: Translate,
     *,
     acts: bool,
+    mode: str,
 ) -> Card:
     trainer = TrainerId(job.trainer_id)
     leave_one_out = leave_one_out_table(node.leave_one_out.view(trainer)) if acts else None
-    return card_of(node.me.id, job, elsewhere, node.history(trainer), rounds, t, leave_one_out)
+    return card_of(node.me.id, job, elsewhere, node.history(trainer), rounds, t, leave_one_out, mode)
 
 
 def event_views(items: Sequence[FeedItem], most: int) -> list[EventView]:

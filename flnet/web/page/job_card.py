@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from flnet.aggregation.naming import rule_words
+from flnet.aggregation.naming import rule_words, sum_cautions
 from flnet.errors import InvalidMessage
 from flnet.node.interface import PeerInfo, Points, View
 from flnet.rounds.steps import Phase
@@ -109,6 +109,7 @@ class Card:
         further: charts of what the rounds took and moved, with their names.
         weights: how much each update counted; None where that is not known.
         rule: the aggregation rule in words.
+        cautions: what to know of its secure sums; empty where updates are not masked.
         rules: a sentence for each peer that merges by another rule.
         alone: peers that took no part in the last round, or do not have its average, and why, where this node was alone.
         leave_one_out: how much each peer contributes; None where not measured, or the reader is not the operator.
@@ -134,6 +135,7 @@ class Card:
     rows: tuple[RoundRow, ...]
     weights: WeightsView | None
     rule: str
+    cautions: tuple[str, ...]
     rules: tuple[str, ...]
     alone: tuple[tuple[str, str], ...]
     leave_one_out: LeaveOneOutTable | None
@@ -164,6 +166,7 @@ def card_of(
     peer_rounds: Mapping[str, Points],
     t: Translate,
     leave_one_out: LeaveOneOutTable | None = None,
+    mode: str = "open",
 ) -> Card:
     """The card of one of this node's jobs.
 
@@ -172,6 +175,7 @@ def card_of(
         elsewhere: all jobs of the peers.
         history: records of the job's rounds, oldest first.
         peer_rounds: accuracies of the same job on the peers, by peer.
+        mode: of the mesh.
     """
     others = tuple(other for other in elsewhere if same_job(job, other.job))
     after = points_of(history, AFTER)
@@ -196,6 +200,7 @@ def card_of(
         rows=tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
         weights=weights_view(node, job.label, history, job.counts_little, t),
         rule=rule_words(job.merging_rule, t),
+        cautions=tuple(sum_cautions(mode, job.secure.members, job.secure.threshold)) if job.secure else (),
         rules=tuple(other_rules(job, others, t)),
         alone=alone_in(last, job.differs),
         leave_one_out=leave_one_out,

@@ -401,3 +401,27 @@ async def test_the_card_tells_what_a_node_promises_and_what_that_covers(client: 
     node.jobs["MNIST"].more = {"privacy": {**told, **left}}
     shown = (await load(client)).text
     assert words in shown and covers in shown
+
+
+@pytest.mark.parametrize(
+    ("mode", "says"), [("open", "active stranger"), ("keyed", "who knows that key"), ("pinned", None)]
+)
+async def test_the_card_says_what_was_opened_and_what_to_know_of_it(
+    client: Client, node: FakeNode, monkeypatch: pytest.MonkeyPatch, mode: str, says: str | None
+) -> None:
+    node.jobs["MNIST"].more = {"merging_rule": "agg1"}
+    plain = (await load(client)).text
+    assert "Secure sum" not in plain and "Change the aggregation rule" in plain
+    info = node.info
+    monkeypatch.setattr(node, "info", lambda: {**info(), "mode": mode})
+    words = "only the sum of 2 updates was opened; 2 of 2 nodes are needed to open one (round 3)"
+    sums = {"part_away": 0.25, "bits": 64, "round": 3, "members": 2, "threshold": 2, "contributors": 2}
+    node.jobs["MNIST"].more = {"secure": {**sums, "words": words}, "merging_rule": "secure:0.25:64,agg0"}
+    shown = (await load(client)).text
+    assert words in shown
+    assert "secure sum (up to 25 % of the nodes may vanish, 64 bits), plain average (agg0)" in shown
+    assert "the sum minus one's own update is the update of the other" in shown.replace("&#39;", "'")
+    assert [caution for caution in ("active stranger", "who knows that key") if caution in shown] == (
+        [says] if says else []
+    )
+    assert "Change the aggregation rule" not in shown  # it can only be chosen when a node starts
