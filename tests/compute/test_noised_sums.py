@@ -9,10 +9,11 @@ from typing import Any, cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from flnet.aggregation.base import MERGING
 from flnet.algorithms.differential_privacy import Privacy
-from flnet.algorithms.noised_sum import SumNoise
+from flnet.algorithms.noised_sum import NoisedTerms, SumNoise
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import threshold
 from flnet.compute.queue import ComputeQueue
@@ -153,13 +154,13 @@ def test_without_the_noise_of_any_two_the_rest_is_what_was_promised() -> None:
     within(float((left**2).sum()) / (5 / 3 * NOISE.multiplier**2), left.size)
 
 
-def own_noise(seed: int, peer: PeerId) -> np.ndarray[Any, Any]:
+def own_noise(seed: int, peer: PeerId) -> NDArray[np.float64]:
     """The noise that a node of `Five(seed)` added: drawn again, from the same random bytes."""
     five = Five(seed)
     terms = five.nodes[peer]._terms(SCHEMA, RULE, BASE, (5, five.threshold), NOISE)
     numbers = terms.encode(stays(), 10, 1).numbers.view(np.int32)
     places = np.r_[1:302, 303:3303, 3303:3503]
-    return numbers[places] * cast(Any, terms).width
+    return np.multiply(numbers[places], cast(NoisedTerms, terms).width, dtype=np.float64)
 
 
 def test_the_sums_of_two_rounds_have_noise_of_their_own() -> None:
@@ -169,7 +170,7 @@ def test_the_sums_of_two_rounds_have_noise_of_their_own() -> None:
         for mean in (first, second)
     ]
     variance = 5 / 3 * NOISE.multiplier**2
-    within(float((sum(noises) ** 2).sum()) / (2 * variance), 3501)
+    within(float(((noises[0] + noises[1]) ** 2).sum()) / (2 * variance), 3501)
     within(float(((noises[0] - noises[1]) ** 2).sum()) / (2 * variance), 3501)
 
 

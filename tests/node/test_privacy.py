@@ -129,8 +129,9 @@ async def test_nodes_that_would_not_share_the_same_noise_refuse_each_other() -> 
             await add(mesh, name, **{**SUM, "privacy_rounds": 3 if name == "b" else 2})
         await mesh.full()
         await trigger(mesh.nodes["a"])
-        await until(lambda: all(mesh.nodes[name].job(MNIST_3_7).model_round == 0 for name in "ac"))
-        assert (await mesh.nodes["a"].records(MNIST_3_7, 1))[0]["contributors"] == ["a", "c"]
+        jobs = [mesh.nodes[name].core.jobs[MNIST_3_7] for name in "ac"]
+        await until(lambda: all(job.history.records and not job.busy for job in jobs))
+        assert [job.history.records[-1].contributors for job in jobs] == [("a", "c")] * 2
         assert mesh.nodes["b"].job(MNIST_3_7).current_round == -1
         refused = [event for event in mesh.nodes["a"].feed.recent() if "noise of sums" in str(event)]
         promise = "epsilon 3, delta 1e-05, clip 0.5, 2 rounds, noise "
