@@ -215,42 +215,48 @@ def test_a_rule_with_weights_is_refused_by_the_step() -> None:
 # The tasks of a node.
 
 
-def tasks(trainer: Moves, promise: PrivacyPlan) -> tuple[ComputeTasks, Job]:
+def tasks(trainer: Moves, promise: PrivacyPlan, drawn: list[int]) -> tuple[ComputeTasks, Job]:
+    """Of a node b that shares noise.
+
+    Args:
+        drawn: takes how many words were drawn, each time.
+    """
+    random = seeded()
+
+    def words(count: int) -> NDArray[np.uint64]:
+        drawn.append(count)
+        return random(count)
+
     job = Job(settings(rules=Rules(privacy=promise, averaging={MERGING: RULE.name})))
     job.receive(Prepared(declaration(data={"rows": {"train": 1000}}), Params(trainer.initial_params(0))))
     queue = cast(ComputeQueue, InlineQueue({T: trainer}))
-    return ComputeTasks(queue, RULE, PeerId("b"), 0, lambda _: job, words=seeded()), job
+    return ComputeTasks(queue, RULE, PeerId("b"), 0, lambda _: job, words=words), job
 
 
 async def test_a_node_adds_its_share_when_the_sum_is_masked_and_not_before() -> None:
-    made, job = tasks(Moves(5.0), plan(multiplier=2.0))
+    drawn: list[int] = []
+    made, job = tasks(Moves(5.0), plan(multiplier=2.0), drawn)
     event = await made.train(T, Train(key(), job.held.current.full, HYPER))
     assert isinstance(event, Trained) and event.shared is not None
     assert set(event.shared["w"].tolist()) == {5.0}
     assert event.release == Release("node", 2.0)
-    numbers = []
-    for number in (0, 1):  # other secrets, other noise
-        place = RoundKey(number, PeerId("b"))
-        other = SecureSums(PeerId("c"), made._mesh, Random(number).randbytes)
 
-        async def step(request: SecretRequest, place: RoundKey = place) -> Any:
-            done = await made.secure_step(T, SecureStep(place, 0, request))
-            assert isinstance(done, SecureStepDone)
-            return done.result
+    async def step(request: SecretRequest) -> Any:
+        done = await made.secure_step(T, SecureStep(key(), 0, request))
+        assert isinstance(done, SecureStepDone)
+        return done.result
 
-        keys = {PeerId("b"): (await step(DrawKeys())).keys}
-        drawn = other.perform(T, SecureStep(place, 0, DrawKeys()), job.held.schema, RULE)
-        assert drawn is not None and isinstance(drawn.result, KeysDrawn)
-        keys[PeerId("c")] = drawn.result.keys
-        await step(MakeShares(keys, 2))
-        done = await step(MaskUpdate(event.shared, job.held.current.shared, 10, 1))
-        assert isinstance(done, UpdateMasked)
-        numbers.append(done.params[MASKED])
-    assert (numbers[0] != numbers[1]).mean() > 0.99
+    other = SecureSums(PeerId("c"), made._mesh).perform(T, SecureStep(key(), 0, DrawKeys()), job.held.schema, RULE)
+    assert other is not None and isinstance(other.result, KeysDrawn)
+    await step(MakeShares({PeerId("b"): (await step(DrawKeys())).keys, PeerId("c"): other.result.keys}, 2))
+    assert drawn == []
+    request = MaskUpdate(event.shared, job.held.current.shared, 10, 1)
+    assert isinstance(await step(request), UpdateMasked)
+    assert sum(drawn) > event.shared["w"].size
 
 
 async def test_noise_on_rows_is_no_matter_of_the_sum() -> None:
-    made, job = tasks(Moves(5.0, NoisySteps(0.05, 17)), plan("rows"))
+    made, job = tasks(Moves(5.0, NoisySteps(0.05, 17)), plan("rows"), [])
     event = await made.train(T, Train(key(), job.held.current.full, HYPER))
     assert isinstance(event, Trained) and event.release == Release("rows", 2.0, 0.05, 17)
     assert made._noise_of_sums(T) is None
