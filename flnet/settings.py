@@ -427,7 +427,8 @@ class Settings(PlaceSettings):
         "who reads its updates, with epsilon 3 and delta 1e-5: the change of each update is shortened to the norm 1 "
         "(node:3:1e-5:0.5: to 0.5) and gets noise. rows:3:1e-5 hides each row: gradients of rows are shortened and get "
         "noise. Needs the extra privacy. When the budget is spent, the node sits rounds out (docs/privacy.md). Other "
-        "nodes do not need to use the same value.",
+        "nodes do not need to use the same value, except where the nodes of a secure sum share the noise: node with "
+        "FLNET_AGGREGATION=secure,agg0.",
     )
     privacy_rounds: int = Field(
         default=20,
@@ -611,7 +612,7 @@ class Settings(PlaceSettings):
 
     @model_validator(mode="after")
     def _rules_of_secure_sums(self) -> Self:
-        if not self.aggregation.startswith("secure"):
+        if not self._is_summed:
             return self
         conflicts = {
             "FLNET_ROUNDS=asynchronous merges single versions of peers": self.rounds == "asynchronous",
@@ -644,12 +645,22 @@ class Settings(PlaceSettings):
                 f"{given} protects the change of a model, but updates of scaffold hold control variates too: use another "
                 "FLNET_AGGREGATION"
             )
+        if self.privacy.startswith("node") and self._is_summed and "agg0" not in self.aggregation.split(","):
+            raise ValueError(
+                f"{given} hides a node in a sum in which all nodes weigh the same, but by FLNET_AGGREGATION="
+                f"{self.aggregation} the sum holds numbers of examples, which get no noise: use secure,agg0"
+            )
         if self.privacy.startswith("node") and self.clip_norm:
             raise ValueError(
                 f"{given} shortens updates before their noise; FLNET_CLIP_NORM would shorten the noise too, on all nodes: "
                 "leave it away"
             )
         return self
+
+    @property
+    def _is_summed(self) -> bool:
+        """Whether updates are masked, so that only their sum can be opened."""
+        return any(part.partition(":")[0] == "secure" for part in self.aggregation.split(","))
 
     @property
     def folder(self) -> Path:

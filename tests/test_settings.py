@@ -383,6 +383,20 @@ def test_a_promise_of_privacy_is_refused_with_what_breaks_it(other: dict[str, An
     assert Settings.model_validate({"privacy": "none", **other}).privacy == "none"
 
 
+@pytest.mark.parametrize("rule", ["secure", "secure:0.2:64,agg2", "agg1,secure", "secure,k-means"])
+def test_a_node_is_hidden_in_sums_only_where_all_weigh_the_same(rule: str) -> None:
+    with pytest.raises(ValidationError, match="holds numbers of examples, which get no noise: use secure,agg0"):
+        Settings.model_validate({"privacy": "node:3:1e-5", "aggregation": rule})
+    assert Settings.model_validate({"privacy": "rows:3:1e-5", "aggregation": rule}).aggregation == rule
+    for well in ("secure,agg0", "agg0,secure:0.2:64", "agg1"):
+        assert Settings.model_validate({"privacy": "node:3:1e-5", "aggregation": well}).aggregation == well
+
+
+def test_a_secure_sum_is_one_in_whatever_order_it_is_written() -> None:
+    with pytest.raises(ValidationError, match="shows only the sum of the updates"):
+        Settings.model_validate({"aggregation": "agg0,secure", "leave_one_out": True})
+
+
 def test_rows_that_are_hidden_stay_so_in_updates_that_are_shortened() -> None:
     assert Settings.model_validate({"privacy": "rows:3:1e-5", "clip_norm": 2}).clip_norm == 2
 

@@ -26,9 +26,11 @@ from flnet.aggregation.median import geometric_median, median
 from flnet.aggregation.screening import clip, composed, cosine
 from flnet.aggregation.trimmed_mean import DEFAULT_PART, trimmed_mean, winsorised_mean
 from flnet.algorithms.apfl import Adaptive
+from flnet.algorithms.differential_privacy import Words
 from flnet.algorithms.fed_prox import Proximal
 from flnet.algorithms.fl_protector import Increment
 from flnet.algorithms.k_means import ClusterTerms, k_means
+from flnet.algorithms.noised_sum import NoisedTerms, SumNoise
 from flnet.algorithms.row_privacy import must_hide_rows
 from flnet.algorithms.scaffold import Controlled, scaffold
 from flnet.algorithms.secure_sum import MeanTerms
@@ -260,6 +262,31 @@ def sum_terms(rule: AggregationRule, schema: Schema, base: Params, nodes: int) -
         return ClusterTerms(schema, base, nodes, float(arguments[0]) if arguments else 1.0, bits=rule.secure.bits)
     weighting = next(mean for mean in get_args(Weighting) if mean == name)
     return MeanTerms(schema, base, nodes, weighting, bits=rule.secure.bits)
+
+
+def noised_terms(
+    rule: AggregationRule,
+    schema: Schema,
+    base: Params,
+    members: int,
+    threshold: int,
+    noise: SumNoise,
+    words: Words,
+) -> NoisedTerms:
+    """The same, where all members add noise that hides each of them.
+
+    Args:
+        members: of the group.
+        threshold: how few of them the sum may have.
+        words: of which the own noise is made.
+
+    Raises:
+        ValueError: the rule weighs nodes by what the noise is to hide, or the noise does not fit.
+    """
+    assert rule.secure is not None
+    if rule.name.rpartition(",")[2] != "agg0":
+        raise ValueError(text("noise hides a node in sums by secure,agg0 only; the rule is {rule}", rule.name))
+    return NoisedTerms(schema, base, members, threshold, noise, words, bits=rule.secure.bits)
 
 
 def check_rule(text: str) -> str:

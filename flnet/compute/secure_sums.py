@@ -9,8 +9,11 @@ from collections.abc import Callable
 import numpy as np
 
 from flnet.aggregation.base import AggregationRule, Merged
-from flnet.algorithms.registry import sum_terms
-from flnet.algorithms.secure_sum import Numbers
+from flnet.algorithms.differential_privacy import Words
+from flnet.algorithms.k_means import ClusterTerms
+from flnet.algorithms.noised_sum import NoisedTerms, SumNoise
+from flnet.algorithms.registry import noised_terms, sum_terms
+from flnet.algorithms.secure_sum import MeanTerms, Numbers
 from flnet.errors import FlnetError, PeerError
 from flnet.params.params import Params, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Average, SecureStep
@@ -42,35 +45,59 @@ KEPT = 4  # attempts of a job whose secrets are held; those of earlier ones are 
 class SecureSums:
     """The secrets of all secure sums of one node, and the arithmetic of masked updates."""
 
-    def __init__(self, me: PeerId, mesh: str, random: Callable[[int], bytes] = secrets.token_bytes) -> None:
+    def __init__(
+        self,
+        me: PeerId,
+        mesh: str,
+        random: Callable[[int], bytes] = secrets.token_bytes,
+        words: Words | None = None,
+    ) -> None:
         """Args:
         mesh: its name, to which keys are bound.
         random: source of secret bytes.
+        words: of which noise is made; None: of secret bytes.
         """
+        self._words = words or (lambda count: np.frombuffer(bytearray(random(8 * count)), np.uint64))
         self._me, self._mesh, self._random = me, mesh, random
         self._secrets: dict[TrainerId, dict[tuple[RoundKey, int], SumSecrets]] = {}
-        self._sizes: dict[tuple[TrainerId, RoundKey, int], int] = {}
+        self._sizes: dict[tuple[TrainerId, RoundKey, int], tuple[int, int]] = {}  # members, and the threshold
 
     def perform(
-        self, trainer: TrainerId, effect: SecureStep, schema: Schema, rule: AggregationRule
+        self,
+        trainer: TrainerId,
+        effect: SecureStep,
+        schema: Schema,
+        rule: AggregationRule,
+        noise: SumNoise | None = None,
     ) -> SecureStepDone | None:
-        """Do a step; None if nothing follows from it."""
+        """Do a step; None if nothing follows from it.
+
+        Args:
+            noise: of the whole sum, to which this node adds its share; equal on all nodes; None for none.
+        """
         if isinstance(effect.request, ForgetSecrets):
             self._forget(trainer, effect.key)
             return None
         try:
-            result = self._do(trainer, effect, schema, rule)
+            result = self._do(trainer, effect, schema, rule, noise)
         except (FlnetError, ValueError, ArithmeticError) as exc:
             result = StepFailed(str(exc))
         return SecureStepDone(effect.key, effect.attempt, result)
 
     def open(
-        self, trainer: TrainerId, effect: Average, schema: Schema, rule: AggregationRule, most_norm: float
+        self,
+        trainer: TrainerId,
+        effect: Average,
+        schema: Schema,
+        rule: AggregationRule,
+        most_norm: float,
+        noise: SumNoise | None = None,
     ) -> Merged:
         """The average, from the masked updates and the shares that open their sum.
 
         Args:
             most_norm: L2 norm of the mean change above which the sum is refused.
+            noise: of the sum; see `perform`.
 
         Raises:
             FlnetError, ValueError: it cannot be opened, or is no sum of sound updates.
@@ -86,13 +113,22 @@ class SecureSums:
         for update in effect.updates:
             np.add(total, update.params[MASKED], out=total)
         unmasked = unmask(total, group, opened.contributors, _revealed(opened))
-        terms = sum_terms(rule, schema, opened.base, len(opened.members))
+        size = len(opened.members), opened.threshold
+        terms = self._terms(schema, rule, opened.base, size, noise)
         mean = terms.decode(unmasked.numbers[: terms.size], len(opened.contributors), most_norm)
         suspects = ", ".join(sorted(unmasked.suspects))
-        note = text("shares that do not fit came of {names}", suspects) if suspects else ""
-        return Merged(mean.params, note=note)
+        notes = [text("shares that do not fit came of {names}", suspects)] if suspects else []
+        notes += [terms.words] if isinstance(terms, NoisedTerms) else []
+        return Merged(mean.params, note=joined(notes) if notes else "")
 
-    def _do(self, trainer: TrainerId, effect: SecureStep, schema: Schema, rule: AggregationRule) -> SecretResult:
+    def _do(
+        self,
+        trainer: TrainerId,
+        effect: SecureStep,
+        schema: Schema,
+        rule: AggregationRule,
+        noise: SumNoise | None,
+    ) -> SecretResult:
         place = effect.key, effect.attempt
         if isinstance(effect.request, DrawKeys):
             held = self._secrets.setdefault(trainer, {})
@@ -108,7 +144,7 @@ class SecureSums:
             case MakeShares(members, threshold):
                 publics: dict[str, Public] = {peer: Public.read(words) for peer, words in members.items()}
                 made = own.shares_for(publics, threshold)
-                self._sizes[trainer, *place] = len(members)
+                self._sizes[trainer, *place] = len(members), threshold
                 return SharesMade({PeerId(peer): _text(share) for peer, share in made.items()})
             case TakeShares(sender, shares):
                 try:
@@ -117,16 +153,29 @@ class SecureSums:
                     return SharesTaken(sender, str(exc))
                 return SharesTaken(sender)
             case MaskUpdate() as request:
-                return self._mask(own, request, schema, rule, self._sizes[trainer, *place])
+                terms = self._terms(schema, rule, request.base, self._sizes[trainer, *place], noise)
+                return self._mask(own, request, schema, terms)
             case RevealShares(contributors):
                 given = own.reveal(contributors)
                 return SharesRevealed({PeerId(peer): _text(revealed.share) for peer, revealed in given.items()})
         return StepFailed("unknown")
 
+    def _terms(
+        self,
+        schema: Schema,
+        rule: AggregationRule,
+        base: Params,
+        size: tuple[int, int],
+        noise: SumNoise | None,
+    ) -> MeanTerms | ClusterTerms | NoisedTerms:
+        if noise is None:
+            return sum_terms(rule, schema, base, size[0])
+        return noised_terms(rule, schema, base, *size, noise, self._words)
+
+    @staticmethod
     def _mask(
-        self, own: SumSecrets, request: MaskUpdate, schema: Schema, rule: AggregationRule, nodes: int
+        own: SumSecrets, request: MaskUpdate, schema: Schema, terms: MeanTerms | ClusterTerms | NoisedTerms
     ) -> UpdateMasked:
-        terms = sum_terms(rule, schema, request.base, nodes)
         contribution = terms.encode(request.params, request.examples, request.labels)
         notes = []
         if contribution.cut:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running, note_of_lateness
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
 from flnet.algorithms.differential_privacy import Words, released
+from flnet.algorithms.noised_sum import SumNoise
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import ImpossibleSumError
 from flnet.compute.queue import ComputeQueue
@@ -246,19 +247,25 @@ class ComputeTasks:
     def _secure_sums(self) -> SecureSums:
         from flnet.compute.secure_sums import SecureSums  # noqa: PLC0415 - cryptography takes 9 MB
 
-        return SecureSums(self._me, self._mesh)
+        return SecureSums(self._me, self._mesh, words=self._words)
 
     async def secure_step(self, trainer: TrainerId, effect: SecureStep) -> Event | None:
         """Do a step of a secure sum with this node's secrets; None if nothing follows from it."""
         async with self._turn(trainer):
             schema, rule = self._schema(trainer), self._rule(trainer)
-            return await asyncio.to_thread(self._secure_sums.perform, trainer, effect, schema, rule)
+            noise = self._noise_of_sums(trainer)
+            return await asyncio.to_thread(self._secure_sums.perform, trainer, effect, schema, rule, noise)
+
+    def _noise_of_sums(self, trainer: TrainerId) -> SumNoise | None:
+        plan = self._job_of(trainer).settings.rules.privacy
+        return None if plan is None else plan.in_sums
 
     async def _open_sum(self, trainer: TrainerId, effect: Average) -> Event:
         started, clip = time.monotonic(), self._bounds.clip or math.inf
         schema, rule = self._schema(trainer), self._rule(trainer)
         try:
-            merged = await asyncio.to_thread(self._secure_sums.open, trainer, effect, schema, rule, clip)
+            noise = self._noise_of_sums(trainer)
+            merged = await asyncio.to_thread(self._secure_sums.open, trainer, effect, schema, rule, clip, noise)
             assert merged.params.digest
         except _ARITHMETIC as exc:
             return AveragingFailed(effect.key, str(exc), isinstance(exc, ImpossibleSumError))
@@ -375,7 +382,8 @@ class ComputeTasks:
     ) -> Params | None:
         """The part of trained parameters that leaves this node, rounded to what is sent, with its digest known.
 
-        Noise comes before the rounding, so that what is lost there and sent with the next update is private, too.
+        Noise comes before the rounding, so that what is lost there and sent with the next update is private, too. An update
+        for a secure sum gets its noise where it is masked (`flnet.compute.secure_sums`).
 
         Args:
             noise: the clip of the whole change and the noise multiplier; None for no noise.
@@ -386,7 +394,7 @@ class ComputeTasks:
         schema = self._schema(trainer)
         try:
             shared = schema.conform(params.select(schema.specs))
-            if noise is not None:
+            if noise is not None and self._rule(trainer).secure is None:  # else it is added when the sum is masked
                 shared = schema.conform(released(base, shared, *noise, self._words))
         except ParamsRefused:
             return None  # the job finds out too, and says so

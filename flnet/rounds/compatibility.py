@@ -11,11 +11,20 @@ from flnet.aggregation.naming import rule_text
 from flnet.aggregation.screening import CLIP, LARGEST_UPDATE
 from flnet.errors import ParamsRefused
 from flnet.params.params import Digest, PeerId
-from flnet.rounds.settings import COMMON, LATE_UPDATES, PARTICIPATION, ROUNDS, TRAINING, USUAL, JobSettings
+from flnet.rounds.settings import (
+    COMMON,
+    LATE_UPDATES,
+    PARTICIPATION,
+    ROUNDS,
+    SUM_NOISE,
+    TRAINING,
+    USUAL,
+    JobSettings,
+)
 from flnet.text import joined, text
 
 # What the settings of a node add to what its trainer states.
-RULES = frozenset({PARTICIPATION, LATE_UPDATES, ROUNDS, LARGEST_UPDATE, CLIP, MERGING, TRAINING})
+RULES = frozenset({PARTICIPATION, LATE_UPDATES, ROUNDS, LARGEST_UPDATE, CLIP, MERGING, TRAINING, SUM_NOISE})
 # What it means if a node states nothing of it; else it means nothing.
 _UNSTATED = {ROUNDS: COMMON, TRAINING: "plain", MERGING: USUAL}
 _LISTS = ("columns", "features", "classes")  # of names, one of which may be missing on one side

@@ -34,6 +34,11 @@ COVERS = {
         "accuracies on test rows, numbers of examples, predictions, and when and how long it trains."
     ),
 }
+IN_SUMS = text(
+    "Hides all rows of this node together from whoever reads the sums of updates, while enough nodes add their share of "
+    "the noise; the record of a round says how many. Not hidden: accuracies on test rows, predictions, and when and "
+    "how long it trains."
+)
 _LEVELS = {"node": text("for the whole node"), "rows": text("for each row")}
 MOST_LEFT = 1_000_000  # rounds; more are not counted
 
@@ -82,17 +87,17 @@ class PrivacyBudget:
 
     # --- what is counted
 
-    def charge(self, update: Digest, release: Release | None) -> str:
+    def charge(self, update: Digest | None, release: Release | None) -> str:
         """Count an update before it is sent; one that was counted already costs nothing.
 
         Args:
-            update: of its parameters.
+            update: of its parameters; None if each time other noise is added to it, as in a secure sum.
             release: the noise in them; None if there is none.
 
         Returns:
             Why it must not be sent; empty if it was counted, and may be.
         """
-        if update == self._counted:
+        if update is not None and update == self._counted:
             return ""
         if self.plan is None:
             for name in {FIRST, *self._accounts}:  # a budget that is used again must know
@@ -190,7 +195,7 @@ class PrivacyBudget:
             "noise_multiplier": release.noise_multiplier if release else None,
             "rounds_left": left,
             "words": _words(privacy, cost, left),
-            "covers": COVERS[privacy.level],
+            "covers": IN_SUMS if self._settings.secure and plan.in_sums else COVERS[privacy.level],
         }
 
     def record(self, release: Release | None) -> Mapping[str, Any] | None:

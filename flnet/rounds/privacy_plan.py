@@ -6,10 +6,12 @@ a library, which the layers below `compute` do not use.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from flnet.algorithms.differential_privacy import Privacy, row_schedule
+from flnet.algorithms.noised_sum import SumNoise
 from flnet.protocol.events import Declaration
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import Release
@@ -48,6 +50,26 @@ class PrivacyPlan:
         """
         schedule = row_schedule(rows, hyper.b, hyper.e) if self.privacy.level == "rows" else (1.0, 1)
         return Release(self.privacy.level, self.calibrate(*schedule), *schedule)
+
+    @property
+    def in_sums(self) -> SumNoise | None:
+        """The noise that all members of a secure sum add up; None if the sum needs none.
+
+        The multiplier is rounded up to four decimals: all nodes must use the same one, and other versions of the library
+        find slightly other ones.
+        """
+        if self.privacy.level != "node":
+            return None
+        return SumNoise(self.privacy.clip, math.ceil(self.calibrate(1.0, 1) * 10_000) / 10_000)
+
+    @property
+    def stated_of_sums(self) -> str:
+        """What all members of a secure sum must promise alike, as nodes state it to each other; empty for nothing."""
+        noise, privacy = self.in_sums, self.privacy
+        if noise is None:
+            return ""
+        promise = f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, clip {noise.clip!r}"
+        return f"{promise}, {self.rounds} rounds, noise {noise.multiplier:.4f}"
 
     def refusal(self, declared: Declaration) -> str:
         """Why the trainer cannot train under this promise; empty if it can."""

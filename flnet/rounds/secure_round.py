@@ -224,7 +224,7 @@ class SecureRound(Round):
             return self._training_failed(
                 TrainingFailed(event.key, text("training gave unusable parameters: {reason}", exc))
             )
-        if why := self._budget.charge(shared.digest, event.release):
+        if why := self._budget.charge(None, event.release):
             return self._training_failed(TrainingFailed(event.key, why, is_choice=True))
         held, used = self._held, event.hyper or self._settings.round_hyper
         self._own = Update(self._settings.my_id, self.key, shared.select(()), base=held.digest)

@@ -25,6 +25,7 @@ Tell = Callable[..., Publish]  # tell(kind, text, **data): news for people, with
 # Among what all nodes must have alike, by these names:
 PARTICIPATION, LATE_UPDATES, ROUNDS = "participation", "late updates", "rounds"
 TRAINING: str = text("local training")
+SUM_NOISE: str = text("noise of sums")
 COMMON, ASYNCHRONOUS = text("common to all nodes"), text("of each node by itself (asynchronous)")
 USUAL = "agg1"  # the aggregation rule, where nothing else is stated
 
@@ -98,11 +99,17 @@ class Rules:
         """The values that must be equal on all nodes, in addition to those of the trainer; empty for defaults."""
         averaging = {name: value for name, value in self.averaging.items() if name != MERGING}
         averaging |= {MERGING: self.merging} if self.merging != USUAL else {}
+        averaging |= {SUM_NOISE: noise} if (noise := self._noise_of_sums) else {}
         if self.asynchronous:
             return {ROUNDS: ASYNCHRONOUS, **averaging}
         taking_part, late = self.participation.words, self.staleness
         stated = {PARTICIPATION: taking_part} if taking_part else {}
         return {**stated, **({LATE_UPDATES: f"up to {late} rounds"} if late else {}), **averaging}
+
+    @property
+    def _noise_of_sums(self) -> str:
+        is_summed = self.privacy is not None and _parsed(self.merging).secure is not None
+        return self.privacy.stated_of_sums if self.privacy is not None and is_summed else ""
 
 
 @dataclass

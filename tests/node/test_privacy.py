@@ -12,7 +12,7 @@ from flnet.cli.status import privacy_lines
 from flnet.errors import JobBusy
 from flnet.params.params import Params
 from flnet.store.memory import MemoryStore
-from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, trigger
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of, trigger, until
 
 pytest.importorskip("dp_accounting")
 NUMBERS = 2000
@@ -95,3 +95,44 @@ async def test_a_trainer_that_does_not_say_how_it_hid_rows_sends_nothing() -> No
         job = mesh.nodes["a"].core.jobs[MNIST_3_7]
         assert job.held.sent is None
         assert job.error is not None
+
+
+SUM: dict[str, Any] = {**PROMISE, "aggregation": "secure,agg0"}
+
+
+async def test_the_nodes_of_a_secure_sum_share_the_noise_and_spend_their_budgets() -> None:
+    async with mesh_of() as mesh:
+        for name in "abcd":
+            await add(mesh, name, **SUM)
+        await mesh.full()
+        await mesh.train(rounds=2)
+        assert len(mesh.digests()) == 1
+        job = mesh.nodes["b"].core.jobs[MNIST_3_7]
+        view = job.view().privacy
+        assert view is not None and view.noise_multiplier is not None and view.spent is not None
+        assert (round(view.spent, 3), view.updates, view.rounds_left) == (3.0, 2, 0)
+        assert "reads the sums of updates" in view.covers
+        # Each of the four adds half of the noise, because two of them are enough: in a sum sqrt(2) times the promise.
+        variance = 2 * 2 * (0.5 * view.noise_multiplier / 4) ** 2  # of two rounds, of the mean of four
+        assert np.var(job.held.current.shared["weights"]) == pytest.approx(variance, rel=0.15)
+        records = await mesh.nodes["c"].records(MNIST_3_7, 2)
+        for record in records:
+            assert record["contributors"] == list("abcd")
+            assert "if at least 2 of 4 nodes are honest" in str(record)
+        with pytest.raises(JobBusy, match="starts no rounds here: its privacy budget is spent"):
+            await trigger(mesh.nodes["a"])
+
+
+async def test_nodes_that_would_not_share_the_same_noise_refuse_each_other() -> None:
+    async with mesh_of() as mesh:
+        for name in "abc":
+            await add(mesh, name, **{**SUM, "privacy_rounds": 3 if name == "b" else 2})
+        await mesh.full()
+        await trigger(mesh.nodes["a"])
+        jobs = [mesh.nodes[name].core.jobs[MNIST_3_7] for name in "ac"]
+        await until(lambda: all(job.history.records and not job.busy for job in jobs))
+        assert [job.history.records[-1].contributors for job in jobs] == [("a", "c")] * 2
+        assert mesh.nodes["b"].job(MNIST_3_7).current_round == -1
+        refused = [event for event in mesh.nodes["a"].feed.recent() if "noise of sums" in str(event)]
+        promise = "epsilon 3, delta 1e-05, clip 0.5, 2 rounds, noise "
+        assert promise in str(refused) and promise.replace("2 rounds", "3 rounds") in str(refused)

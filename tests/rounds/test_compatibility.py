@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from flnet.aggregation.base import MERGING
+from flnet.algorithms.differential_privacy import Privacy
 from flnet.compute.checks import _as_agreement
 from flnet.errors import ParamsRefused
 from flnet.params.params import Digest, PeerId
@@ -27,7 +29,8 @@ from flnet.protocol.messages import ModelParams, StartTraining
 from flnet.rounds.compatibility import differences, obstacles
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.limits import Limits
-from flnet.rounds.settings import TRAINING, Rules
+from flnet.rounds.privacy_plan import PrivacyPlan
+from flnet.rounds.settings import SUM_NOISE, TRAINING, Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import frozen, key, params
 from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared
@@ -318,3 +321,35 @@ def test_nobody_is_alone_whose_update_one_peer_uses_or_that_takes_the_model_of_a
     job.hear(ClaimReceived(claim("a", accuracy=0.95)))
     job.measure(0.9)
     assert (job.round.record.exchanged_with, job.round.record.alone) == ("a", {})
+
+
+def promised(
+    level: str = "node", rounds: int = 20, merging: str = "secure:0.3333:32,agg0", z: float = 1.5
+) -> Rules:
+    privacy = Privacy("node" if level == "node" else "rows", 3, 1e-5)
+    plan = PrivacyPlan(privacy, rounds, lambda spent: 0.0, lambda rate, steps: z)
+    return Rules(averaging={MERGING: merging} if merging else {}, privacy=plan)
+
+
+def test_only_nodes_that_share_noise_state_what_they_promise() -> None:
+    assert promised().stated()[SUM_NOISE] == "epsilon 3, delta 1e-05, clip 1.0, 20 rounds, noise 1.5000"
+    for others in (promised("rows"), promised(merging=""), promised(merging="agg0"), Rules()):
+        assert SUM_NOISE not in others.stated()
+
+
+@pytest.mark.parametrize(
+    ("rules", "there"),
+    [
+        (promised(rounds=3), "epsilon 3, delta 1e-05, clip 1.0, 3 rounds, noise 1.5000"),
+        (promised(z=1.6), "epsilon 3, delta 1e-05, clip 1.0, 20 rounds, noise 1.6000"),
+        (promised("rows"), "nothing"),
+    ],
+)
+def test_who_would_add_other_noise_to_a_sum_is_refused(rules: Rules, there: str) -> None:
+    job = Bench(rules=promised())
+    here = "epsilon 3, delta 1e-05, clip 1.0, 20 rounds, noise 1.5000"
+    words = re.escape(f"the nodes do not agree on noise of sums: {here} at b; {there} at a")
+    with pytest.raises(ParamsRefused, match=words):
+        job.hear(asked("a", agreement=dict(rules.stated())))
+    job.hear(asked("a", agreement=dict(promised().stated())))
+    assert job.phase is Phase.TRAINING

@@ -7,7 +7,9 @@ from random import Random
 
 import pytest
 
+from flnet.aggregation.base import MERGING
 from flnet.algorithms.differential_privacy import Privacy
+from flnet.algorithms.registry import parse_rule
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, Evaluate, Train
 from flnet.protocol.events import Event, Trained
@@ -96,4 +98,28 @@ def test_when_all_budgets_are_spent_no_node_trains_any_more() -> None:
         view = node.job.view().privacy
         assert view is not None and (view.spent, view.rounds_left) == (MOST, 0)
         assert not node.job.busy and node.job.number == MOST + 2
+    cluster.end()
+
+
+class StandingCluster(PrivateCluster):
+    """No node learns anything: its update is the model that it was given."""
+
+    def work(self, node: SimulatedNode, effect: Train | Average | Evaluate) -> tuple[float, Event]:
+        seconds, event = super().work(node, effect)
+        if isinstance(event, Trained) and isinstance(effect, Train):
+            return seconds, replace(event, params=effect.params)
+        return seconds, event
+
+
+def test_a_masked_update_is_counted_each_time_because_each_has_noise_of_its_own() -> None:
+    averaging = {MERGING: parse_rule("secure,agg0").name}
+    cluster = StandingCluster(4, 1, rules=replace(RULES, staleness=0, averaging=averaging))
+    cluster.start()
+    cluster.run_for(60)
+    cluster.trigger(PeerId("n00"), 3)
+    cluster.run_for(600)
+    for node in cluster.nodes.values():
+        view = node.job.view().privacy
+        assert node.job.history.records[-1].contributors == tuple(sorted(cluster.nodes))
+        assert view is not None and (view.spent, view.updates) == (3, 3)
     cluster.end()
