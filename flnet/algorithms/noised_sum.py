@@ -25,6 +25,7 @@ from flnet.algorithms.secure_sum import (
     Bits,
     Contribution,
     FixedPoint,
+    ImpossibleSumError,
     Mean,
     Numbers,
     beyond,
@@ -205,20 +206,20 @@ class NoisedTerms:
         check_sum(total, self.size, self.fixed, contributors)
         sums = total.view(self.fixed.signed)
         if int(sums[0]) != contributors:
-            raise ValueError(impossible("weights"))
+            raise ImpossibleSumError(impossible("weights"))
         noised = [name for name in self._names if self._is_noised(name)]
         moved, all_moved = Total(longest(self._schema)), Total(longest(self._schema, noised))
         arrays = {}
         for name, place in self._places():
             most = self.grid.farthest(contributors) if self._is_noised(name) else 0
             if beyond(sums[place], most):
-                raise ValueError(impossible(name))
+                raise ImpossibleSumError(impossible(name))
             arrays[name] = self._mean(name, sums[place], contributors, moved, all_moved)
         count = sum(place.stop - place.start for name, place in self._places() if self._is_noised(name))
         farthest = self.grid.farthest_norm(contributors, count) * self.width / contributors
         if not math.sqrt(all_moved.value) <= farthest * (1 + 1e-9):
-            raise ValueError(impossible(", ".join(noised)))
-        norm = check_norm(moved, most_norm)
+            raise ImpossibleSumError(impossible(", ".join(noised)))
+        norm = check_norm(moved, most_norm, self.width * math.sqrt(self.size))
         params = self._schema.conform({name: arrays[name] for name in self._schema.specs})
         return Mean(params, contributors, norm, self.width)
 
