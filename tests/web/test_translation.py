@@ -77,6 +77,8 @@ NO_SENTENCES = {
     "the connection is closed, or the answer comes already",  # likewise
     "too many bytes besides the body of the answer",  # likewise
     "the connection was closed before TLS began",  # likewise
+    "epsilon {}, delta {}, clip {}",  # what nodes state to each other, of which people read that it differs
+    "{}, {} rounds, noise {}",  # likewise
     "merging rule",  # what nodes say to each other; people read "aggregation rule"
     "flnet claim, version 1",  # what is signed begins with it
     "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code
