@@ -292,7 +292,7 @@ def test_updates_that_agree_and_were_shortened_to_a_norm_make_a_mean_of_this_nor
     sent = terms.encode(shortened, 60_000).numbers
     total = sent + sent + sent + sent
     assert terms.decode(total, 4, most_norm=1.0).norm == pytest.approx(1, abs=1e-3)
-    with pytest.raises(ValueError, match="at most 0.95"):
+    with pytest.raises(ValueError, match=r"at most 0\.95"):
         terms.decode(total, 4, most_norm=0.95)
 
 

@@ -39,6 +39,7 @@ from flnet.protocol.messages import (
     Trigger,
     Triggered,
 )
+from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.schedule import Schedule
 from flnet.rounds.view import JobView
@@ -59,6 +60,7 @@ KINDS = {
         StartTraining,
         ModelParams,
         Accuracy,
+        SecureSumMessage,
         VerticalMessage,
         Trigger,
     )
