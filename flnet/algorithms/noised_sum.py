@@ -200,8 +200,9 @@ class NoisedTerms:
             most_norm: of the mean change.
 
         Raises:
-            ValueError: the sum is refused: its weights are not one for each node, whole numbers changed, the changes are
-                beyond what so many nodes and their noise make, or the mean change is longer than `most_norm`.
+            ImpossibleSumError: the weights are not one for each node, whole numbers changed, the changes are beyond what
+                so many nodes and their noise make, or the mean change is longer than `most_norm`.
+            ValueError: it is no sum of such vectors.
         """
         check_sum(total, self.size, self.fixed, contributors)
         sums = total.view(self.fixed.signed)

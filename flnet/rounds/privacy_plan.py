@@ -68,8 +68,10 @@ class PrivacyPlan:
         noise, privacy = self.in_sums, self.privacy
         if noise is None:
             return ""
-        promise = f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, clip {noise.clip!r}"
-        return f"{promise}, {self.rounds} rounds, noise {noise.multiplier:.4f}"
+        return (
+            f"epsilon {privacy.epsilon:g}, delta {privacy.delta:g}, clip {noise.clip!r}, {self.rounds} rounds, "
+            f"noise {noise.multiplier:.4f}"
+        )
 
     def refusal(self, declared: Declaration) -> str:
         """Why the trainer cannot train under this promise; empty if it can."""

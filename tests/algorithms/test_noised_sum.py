@@ -14,7 +14,7 @@ from flnet.aggregation.base import AggregationRule
 from flnet.algorithms.differential_privacy import MOST_SIGMA, Words
 from flnet.algorithms.noised_sum import NoisedTerms, SumGrid, SumNoise, honest_of
 from flnet.algorithms.registry import noised_terms, parse_rule
-from flnet.algorithms.secure_sum import Bits, Numbers, threshold
+from flnet.algorithms.secure_sum import Bits, ImpossibleSumError, Numbers, threshold
 from flnet.params.params import Array, Params, Schema
 from tests.algorithms.test_differential_privacy import seeded
 
@@ -158,7 +158,7 @@ def test_honest_sums_are_never_refused_and_masks_that_stay_always(z: float, memb
         made.decode(summed, members)
         masked = summed + np.random.default_rng(seed).integers(0, 2**32, made.size, np.uint32)
         masked[0], masked[8:10] = members, 0  # the weights and the whole numbers would show it at once
-        with pytest.raises(ValueError, match="beyond what its nodes may send"):
+        with pytest.raises(ImpossibleSumError, match="beyond what its nodes may send"):
             made.decode(masked, members)
 
 
@@ -167,7 +167,7 @@ def test_a_sum_that_honest_nodes_cannot_make_is_refused(at: int, by: int, name: 
     made = terms()
     summed = noisy_sum(made)
     summed[at] += np.uint32(by)
-    with pytest.raises(ValueError, match=f"the sum of {name}.* is beyond what its nodes may send"):
+    with pytest.raises(ImpossibleSumError, match=f"the sum of {name}.* is beyond what its nodes may send"):
         made.decode(summed, 5)
 
 
@@ -175,13 +175,13 @@ def test_many_numbers_that_are_each_too_far_by_little_are_refused() -> None:
     made = terms()
     summed = noisy_sum(made)
     summed[10:] += np.uint32(8 * made.grid.share)
-    with pytest.raises(ValueError, match="the sum of 'b, w' is beyond"):
+    with pytest.raises(ImpossibleSumError, match="the sum of 'b, w' is beyond"):
         made.decode(summed, 5)
 
 
 def test_a_mean_change_that_is_too_long_is_refused() -> None:
     made = terms()
-    with pytest.raises(ValueError, match=r"at most 0\.001 is accepted"):
+    with pytest.raises(ImpossibleSumError, match=r"at most 0\.001 is accepted"):
         made.decode(noisy_sum(made), 5, 0.001)
 
 

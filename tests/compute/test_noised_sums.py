@@ -3,53 +3,46 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from random import Random
+from collections.abc import Mapping
 from typing import Any, cast
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from flnet.aggregation.base import MERGING
+from flnet.aggregation.base import MERGING, Merged
 from flnet.algorithms.differential_privacy import Privacy
 from flnet.algorithms.noised_sum import NoisedTerms, SumNoise
 from flnet.algorithms.registry import parse_rule
-from flnet.algorithms.secure_sum import threshold
 from flnet.compute.queue import ComputeQueue
 from flnet.compute.secure_sums import SecureSums
 from flnet.compute.tasks import ComputeTasks
 from flnet.params.params import Params, PeerId, Schema, TrainerId
-from flnet.protocol.effects import Average, SecureStep, Train
+from flnet.protocol.effects import SecureStep, Train
 from flnet.protocol.events import Prepared, SecureStepDone, Trained
 from flnet.protocol.secure_sum import (
     DrawKeys,
     KeysDrawn,
     MakeShares,
     MaskUpdate,
-    OpenedSum,
-    RevealShares,
     SecretRequest,
-    SharesMade,
-    SharesRevealed,
     StepFailed,
-    TakeShares,
     UpdateMasked,
 )
-from flnet.protocol.updates import Release, RoundKey, Update
+from flnet.protocol.updates import Release
 from flnet.rounds.job import Job
-from flnet.rounds.model import MASKED
 from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.rounds.settings import Rules
 from flnet.trainer import NoisySteps
 from tests.algorithms.test_differential_privacy import seeded
 from tests.compute.inline_queue import InlineQueue
 from tests.compute.test_private_updates import Moves, plan
+from tests.compute.test_secure_sums import Group
 from tests.helpers import HYPER, key
 from tests.rounds.helpers import declaration, settings
 
 T = TrainerId("T")
-NODES = [PeerId(name) for name in "abcde"]
+NODES = [PeerId(f"n{number:02}") for number in range(5)]
 NOISE = SumNoise(1.0, 1.5)
 RULE = parse_rule("secure,agg0")
 BASE = Params(
@@ -64,46 +57,24 @@ SCHEMA = Schema.of(BASE)
 FLOATS = ("bias", "kernel", "mean")
 
 
-class Five:
-    """One sum of five nodes; the masked updates of all stay readable here."""
+class Five(Group):
+    """One sum of five nodes.
 
-    def __init__(self, seed: int, number: int = 0, noise: SumNoise | None = NOISE) -> None:
-        self.key, self.noise = RoundKey(number, NODES[0]), noise
-        self.threshold = threshold(len(NODES))
-        self.nodes = {
-            peer: SecureSums(peer, "mesh", Random(f"{seed} {number} {peer}").randbytes) for peer in NODES
-        }
-        self.masked: dict[PeerId, Params] = {}
-        self.keys: dict[PeerId, str] = {}
-        for peer in NODES:
-            self.keys[peer] = self.do(peer, DrawKeys(), KeysDrawn).keys
-        made = {peer: self.do(peer, MakeShares(self.keys, self.threshold), SharesMade).shares for peer in NODES}
-        for sender, shares in made.items():
-            for receiver, share in shares.items():
-                self.do(receiver, TakeShares(sender, share), object)
+    Attributes:
+        masked_of: what left each node.
+    """
 
-    def do(self, peer: PeerId, request: SecretRequest, expected: Any) -> Any:
-        step = SecureStep(self.key, 0, request)
-        done = self.nodes[peer].perform(T, step, SCHEMA, RULE, self.noise)
-        assert isinstance(done, SecureStepDone)
-        assert isinstance(done.result, expected), done.result
-        return done.result
+    def __init__(self, seed: int, updates: Mapping[PeerId, Params] | None = None) -> None:
+        """Args:
+        seed: of all that the nodes draw.
+        updates: of those that send one; by default all five send one that changes nothing.
+        """
+        super().__init__(5, SCHEMA, BASE, RULE.name, seed, NOISE)
+        sent = dict.fromkeys(self.names, stays()) if updates is None else updates
+        self.masked_of = {name: self.masked(name, params).params for name, params in sent.items()}
 
-    def mask(self, peer: PeerId, params: Params) -> None:
-        request = MaskUpdate(params, BASE, 10, 1)
-        self.masked[peer] = self.do(peer, request, UpdateMasked).params
-
-    def open(self, contributors: Sequence[PeerId], by: PeerId = NODES[0]) -> tuple[Params, str]:
-        """The mean and what is said of it."""
-        inside = frozenset(contributors)
-        revealed = {
-            peer: self.do(peer, RevealShares(inside), SharesRevealed).shares for peer in sorted(contributors)
-        }
-        opened = OpenedSum(0, self.keys, self.threshold, tuple(sorted(inside)), revealed, BASE)
-        updates = tuple(Update(peer, self.key, self.masked[peer]) for peer in sorted(inside))
-        effect = Average(self.key, updates, opened=opened)
-        merged = self.nodes[by].open(T, effect, SCHEMA, RULE, math.inf, self.noise)
-        return merged.params, merged.note
+    def mean(self, by: PeerId = NODES[0]) -> Merged:
+        return self.merged(self.masked_of, sorted(self.masked_of), by=by)
 
 
 def stays() -> Params:
@@ -111,105 +82,77 @@ def stays() -> Params:
     return Params(dict(BASE) | {"count": np.array([99], np.int64)})
 
 
-def whole(seed: int, contributors: Sequence[PeerId], number: int = 0) -> tuple[Params, str]:
-    """The mean of a sum of nodes that learnt nothing: the noise alone."""
-    five = Five(seed, number)
-    for peer in contributors:
-        five.mask(peer, stays())
-    return five.open(contributors)
+def noise_in(mean: Params, inside: int = 5) -> NDArray[np.float64]:
+    """What a sum of nodes that learnt nothing holds, all arrays of floats as one vector."""
+    return np.concatenate(
+        [np.subtract(mean[name], BASE[name], dtype=np.float64).ravel() * inside for name in FLOATS]
+    )
 
 
-def within(square: float, degrees: int) -> None:
-    """Check that a sum of squares of standard normal numbers is within 4 standard deviations of a chi-square variable."""
-    assert abs(square - degrees) < 4 * math.sqrt(2 * degrees), (square, degrees)
+def within(numbers: NDArray[np.float64], variance: float) -> None:
+    """Check that normal numbers have this variance: the chi-square variable is within 4 of its standard deviations."""
+    square = float((numbers**2).sum()) / variance
+    assert abs(square - numbers.size) < 4 * math.sqrt(2 * numbers.size), (square, numbers.size)
+    assert abs(float(numbers.mean())) < 4 * math.sqrt(variance / numbers.size)
 
 
-@pytest.mark.parametrize("inside", [NODES, NODES[:4]], ids=["all", "one has vanished"])
-def test_the_opened_sum_has_the_noise_of_its_contributors_in_every_array(inside: list[PeerId]) -> None:
-    honest = 3  # of five, with a threshold of four
-    variance = len(inside) / honest * NOISE.multiplier**2  # of the sum
-    together = 0.0
+@pytest.mark.parametrize("inside", [5, 4], ids=["all", "one has vanished"])
+def test_the_opened_sum_has_the_noise_of_its_contributors_in_every_array(inside: int) -> None:
+    variance = inside / 3 * NOISE.multiplier**2  # three of five are counted on, and every node adds a third
+    noises = []
     for seed in range(3):
-        mean, note = whole(seed, inside)
-        assert note == "noise of the sum: 1.5 times the clip of 1, if at least 3 of 5 nodes are honest"
-        assert mean["count"].tolist() == [7]
-        for name in FLOATS:
-            noise = np.subtract(mean[name], BASE[name], dtype=np.float64) * len(inside)
-            square = float((noise**2).sum()) / variance
-            within(square, noise.size)
-            together += square
-            assert abs(float(noise.mean())) < 4 * math.sqrt(variance / noise.size)
-    within(together, 3 * 3501)
+        merged = Five(seed, dict.fromkeys(NODES[:inside], stays())).mean()
+        assert merged.note == "noise of the sum: 1.5 times the clip of 1, if at least 3 of 5 nodes are honest"
+        assert merged.params["count"].tolist() == [7]
+        noises.append(noise_in(merged.params, inside))
+        for part in np.split(noises[-1], [301, 3301]):
+            within(part, variance)
+    within(np.concatenate(noises), variance)
 
 
 def test_without_the_noise_of_any_two_the_rest_is_what_was_promised() -> None:
-    """Two of five may work together. They know their own noise, so they subtract it from the sum."""
-    five = Five(1)
-    for peer in NODES:
-        five.mask(peer, stays())
-    mean, _ = five.open(NODES)
-    alone = [own_noise(1, peer) for peer in NODES[:2]]
-    left = np.concatenate([(mean[name] - BASE[name].astype(np.float64)).ravel() * 5 for name in FLOATS])
-    within(float(((left - sum(alone)) ** 2).sum()) / NOISE.multiplier**2, left.size)
-    within(float((left**2).sum()) / (5 / 3 * NOISE.multiplier**2), left.size)
+    """One of five may work with the one that reads the sum. They know their own noise, so they subtract it."""
+    left = noise_in(Five(1).mean().params)
+    within(left, 5 / 3 * NOISE.multiplier**2)
+    within(left - own_noise(1, NODES[0]) - own_noise(1, NODES[3]), NOISE.multiplier**2)
 
 
 def own_noise(seed: int, peer: PeerId) -> NDArray[np.float64]:
     """The noise that a node of `Five(seed)` added: drawn again, from the same random bytes."""
-    five = Five(seed)
-    terms = five.nodes[peer]._terms(SCHEMA, RULE, BASE, (5, five.threshold), NOISE)
+    five = Five(seed, {})
+    terms = five.sums[peer]._terms(SCHEMA, RULE, BASE, (5, five.threshold), NOISE)
     numbers = terms.encode(stays(), 10, 1).numbers.view(np.int32)
     places = np.r_[1:302, 303:3303, 3303:3503]
     return np.multiply(numbers[places], cast(NoisedTerms, terms).width, dtype=np.float64)
 
 
 def test_the_sums_of_two_rounds_have_noise_of_their_own() -> None:
-    first, second = (whole(2, NODES, number)[0] for number in (0, 1))
-    noises = [
-        np.concatenate([(mean[name] - BASE[name].astype(np.float64)).ravel() * 5 for name in FLOATS])
-        for mean in (first, second)
-    ]
+    first, second = (noise_in(Five(seed).mean().params) for seed in (2, 3))
     variance = 5 / 3 * NOISE.multiplier**2
-    within(float(((noises[0] + noises[1]) ** 2).sum()) / (2 * variance), 3501)
-    within(float(((noises[0] - noises[1]) ** 2).sum()) / (2 * variance), 3501)
+    within(first + second, 2 * variance)
+    within(first - second, 2 * variance)
 
 
 def test_the_change_of_each_node_is_shortened_from_the_model_of_the_sum() -> None:
-    five, without = Five(3), Five(3)
-    for peer in NODES:
-        five.mask(peer, Params(dict(BASE) | {"kernel": BASE["kernel"] + np.float32(9.0)}))
-        without.mask(peer, stays())
-    (moved, _), (noise, _) = five.open(NODES), without.open(NODES)
+    far = Params(dict(BASE) | {"kernel": BASE["kernel"] + np.float32(9.0)})
+    moved, noise = Five(4, dict.fromkeys(NODES, far)).mean().params, Five(4).mean().params
     change = moved["kernel"].astype(np.float64) - noise["kernel"]
     assert float(np.linalg.norm(change)) == pytest.approx(1.0, rel=1e-3)
     assert np.allclose(moved["bias"], noise["bias"])
 
 
 def test_all_nodes_open_the_same_bits_and_a_vector_is_masked_once() -> None:
-    five = Five(4)
-    for peer in NODES:
-        five.mask(peer, stays())
-    again = five.do(NODES[0], MaskUpdate(stays(), BASE, 10, 1), StepFailed)
-    assert "a vector was masked in this sum before" in again.reason
-    assert len({five.open(NODES, by)[0].digest for by in NODES}) == 1
-
-
-def test_nothing_of_the_update_is_in_what_leaves() -> None:
     five = Five(5)
-    five.mask(NODES[0], stays())
-    assert list(five.masked[NODES[0]]) == [MASKED]
-    numbers = five.masked[NODES[0]][MASKED]
-    places = np.bincount(numbers >> np.uint32(28), minlength=16)
-    within(float(((places - numbers.size / 16) ** 2).sum() / (numbers.size / 16)), 15)
+    again = five.ask(NODES[0], MaskUpdate(stays(), BASE, 10, 1))
+    assert isinstance(again, StepFailed) and "a vector was masked in this sum before" in again.reason
+    assert len({five.mean(by).params.digest for by in NODES}) == 1
 
 
 def test_a_rule_with_weights_is_refused_by_the_step() -> None:
-    five = Five(6)
-    step = SecureStep(five.key, 0, MaskUpdate(stays(), BASE, 10, 1))
-    done = five.nodes[NODES[0]].perform(T, step, SCHEMA, parse_rule("secure,agg1"), NOISE)
-    assert done is not None
-    assert isinstance(done.result, StepFailed)
-    assert "secure,agg0 only" in done.result.reason
+    five = Five(6, {})
+    five.rule = parse_rule("secure,agg1")
+    refused = five.ask(NODES[0], MaskUpdate(stays(), BASE, 10, 1))
+    assert isinstance(refused, StepFailed) and "secure,agg0 only" in refused.reason
 
 
 # The tasks of a node.

@@ -9,7 +9,8 @@ from random import Random
 import numpy as np
 import pytest
 
-from flnet.aggregation.base import AggregationRule, RoundStart
+from flnet.aggregation.base import AggregationRule, Merged, RoundStart
+from flnet.algorithms.noised_sum import SumNoise
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import ImpossibleSumError, threshold
 from flnet.compute.secure_sums import KEPT, SecureSums
@@ -43,7 +44,16 @@ KEY = RoundKey(3, PeerId("n00"))
 class Group:
     """Members of one sum, each with its own secrets."""
 
-    def __init__(self, count: int, schema: Schema, base: Params, rule: str = "secure", attempt: int = 0) -> None:
+    def __init__(
+        self,
+        count: int,
+        schema: Schema,
+        base: Params,
+        rule: str = "secure",
+        attempt: int = 0,
+        noise: SumNoise | None = None,
+    ) -> None:
+        self.noise = noise
         self.rule, self.schema, self.base, self.attempt = parse_rule(rule), schema, base, attempt
         self.names = [PeerId(f"n{number:02}") for number in range(count)]
         self.sums = {name: SecureSums(name, "mesh", Random(f"{name} {attempt}").randbytes) for name in self.names}
@@ -57,7 +67,8 @@ class Group:
         self._share()
 
     def ask(self, name: PeerId, request: SecretRequest) -> SecretResult:
-        done = self.sums[name].perform(X, SecureStep(KEY, self.attempt, request), self.schema, self.rule)
+        step = SecureStep(KEY, self.attempt, request)
+        done = self.sums[name].perform(X, step, self.schema, self.rule, self.noise)
         assert done is not None
         assert (done.key, done.attempt) == (KEY, self.attempt)
         return done.result
@@ -80,6 +91,15 @@ class Group:
         helpers: Sequence[PeerId] | None = None,
         rule: AggregationRule | None = None,
     ) -> Params:
+        return self.merged(masked, helpers, rule).params
+
+    def merged(
+        self,
+        masked: dict[PeerId, Params],
+        helpers: Sequence[PeerId] | None = None,
+        rule: AggregationRule | None = None,
+        by: PeerId = KEY.initiator,
+    ) -> Merged:
         contributors = tuple(sorted(masked))
         revealed = {}
         for name in self.names if helpers is None else helpers:
@@ -89,7 +109,7 @@ class Group:
         opened = OpenedSum(self.attempt, self.members, self.threshold, contributors, revealed, self.base)
         updates = tuple(Update(name, KEY, masked[name]) for name in contributors)
         average = Average(KEY, updates, opened=opened)
-        return self.sums[self.names[0]].open(X, average, self.schema, rule or self.rule, math.inf).params
+        return self.sums[by].open(X, average, self.schema, rule or self.rule, math.inf, self.noise)
 
 
 def model(rng: np.random.Generator) -> Params:

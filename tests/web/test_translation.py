@@ -96,6 +96,7 @@ NO_SENTENCES = {
     ", private heads",  # likewise
     "late updates",
     "up to {} rounds",
+    "epsilon {}, delta {}, clip {}, {} rounds, noise {}",
     "{} reached the averaging of {}",  # a bug, which stops the round's processing
     '"accuracy>=0.98", "every accuracy>=0.9", "own accuracy>=0.9", "no-gain 5 0.001", "mlfedavg", "within 600"',
     '"every 6h", "new 100", "drift 0.05", "between 22:00-06:00", "battery>=30", "load<=0.8", "decline"',
