@@ -46,6 +46,10 @@ class SecureGathering(Gathering):
         digest = event.digest if isinstance(event, UpdateOffered) else update.params.digest
         return self.sum.hold(update if isinstance(event, UpdateReceived) else None, update.peer, digest)
 
+    def was_sent_for(self, group: str) -> bool:
+        """Whether an update came that is masked for this group, so that its sum has begun."""
+        return any(event.update.group == group for event in (self._set_aside or {}).values())
+
     def take_set_aside(self) -> list[Effect]:
         """The group is known: take what came for it before."""
         aside, self._set_aside = self._set_aside or {}, None

@@ -50,7 +50,9 @@ class Group:
     """The members of one attempt.
 
     Attributes:
-        id: digest of all that follows, to which every message after it is bound.
+        leader: who named the members; not part of the id.
+        base: digest of the model from which changes are counted.
+        id: digest of the rest, to which every message after it is bound.
         members: the keys of each, sorted.
         threshold: how many shares rebuild a secret, and how few contributors a sum may have.
     """
@@ -65,13 +67,8 @@ class Group:
     @property
     def id(self) -> str:
         """As 64 hex digits."""
-        return hashlib.sha256(self.context).hexdigest()
-
-    @property
-    def context(self) -> bytes:
-        """The bytes to which every derivation of keys is bound."""
         facts = [self.key.number, self.key.initiator, self.attempt, self.base, self.threshold]
-        return json.dumps([*facts, list(self.members.items())]).encode()
+        return hashlib.sha256(json.dumps([*facts, list(self.members.items())]).encode()).hexdigest()
 
 
 def digest_of(keys: str) -> str:
@@ -114,7 +111,6 @@ class GroupBuilding:
         self.has_begun, self.left_out, self.failure = False, "", ""
         self.timer = f"secure-group:{key.number}:{key.initiator}"
         self._base: Digest | None = None
-        self._own: dict[int, str] = {}  # own keys, by attempt
         self._keys: dict[int, dict[PeerId, KeysPart]] = {}
         self._named: dict[int, tuple[PeerId, MembersPart]] = {}
         self._shares: dict[tuple[int, str], dict[PeerId, str]] = {}  # that came before the group was known
@@ -209,7 +205,6 @@ class GroupBuilding:
         match result:
             case KeysDrawn(keys):
                 assert self._base is not None
-                self._own[attempt] = keys
                 part = KeysPart(keys=keys, base=self._base)
                 self._keys.setdefault(attempt, {})[self._me] = part
                 return [*self._say(attempt, None, part), *self._go_on()]

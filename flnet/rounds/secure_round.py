@@ -277,6 +277,9 @@ class SecureRound(Round):
             if self._reference is None:
                 self._refer_to(held.digest, held.current.shared)
             effects = [*effects, *self.sum.start(self._reference or held.digest)]
+        group = building.group
+        if group is not None and not building.has_begun and self.gathering.was_sent_for(group.id):
+            effects = [*effects, *self.sum.begin(group.id)]
         if self.sum.group is not None and not self._is_grouped:
             self._is_grouped = True
             effects = [*effects, *self._expect_members()]
