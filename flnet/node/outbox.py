@@ -84,6 +84,7 @@ from flnet.wire.transport import CONTROL_BYTES, Reply, Transport, parsed
 
 PUSH_BYTES = 1024 * 1024  # of an update: smaller ones are sent at once, larger ones are fetched when there is room
 IN_FLIGHT = 16  # sends at once; more only queue in the network
+SMALL_SECONDS = 1.0  # after which a message without parameters gives its place to another one
 MOST_WAITING = 1024  # sends to peers that do not answer: four messages to as many peers as a mesh may have
 FETCHES = 4  # at once, of all jobs
 ANSWERS: Mapping[str, type[Message]] = {  # to messages of a round; the others get an empty one
@@ -126,8 +127,12 @@ class SendingPlaces:
         self._waiting = 0
 
     @asynccontextmanager
-    async def of(self, peer: PeerId) -> AsyncIterator[None]:
+    async def of(self, peer: PeerId, *, is_small: bool = False) -> AsyncIterator[None]:
         """Wait for a place for a message to this peer, and keep it meanwhile.
+
+        Args:
+            is_small: whether nothing queues in the network because of it, so that a place among peers that answer is given
+                back soon. A round with masked updates has many of them, and nodes that vanish would keep all places.
 
         Raises:
             TooManyWaiting: there is none soon.
@@ -137,6 +142,16 @@ class SendingPlaces:
             await self._wait(places)
         else:
             await places.acquire()
+        has_place = True
+
+        def give_back() -> None:
+            nonlocal has_place
+            if has_place:
+                has_place = False
+                places.release()
+
+        gives_back = is_small and places is self._answering
+        soon = asyncio.get_running_loop().call_later(SMALL_SECONDS, give_back) if gives_back else None
         try:
             yield
         except TransportError:
@@ -144,7 +159,9 @@ class SendingPlaces:
             self._unanswered = frozenset(one for one in (*self._unanswered, peer) if one in known)
             raise
         finally:
-            places.release()
+            if soon is not None:
+                soon.cancel()
+            give_back()
         self._unanswered -= {peer}
 
     def _places_of(self, peer: PeerId) -> asyncio.Semaphore:
@@ -337,7 +354,7 @@ class Outbox:
             return
         limit = self._wire.landing_limit(owner) if isinstance(message, Accuracy | AskVersion) else CONTROL_BYTES
         try:
-            async with self._places.of(peer):
+            async with self._places.of(peer, is_small=packet.params is None):
                 body, content_type = await encoded.get()
                 reply = await self._transport.send(address, message.path, body, content_type, limit)
                 if reply.status == UNSUPPORTED_MEDIA_TYPE and content_type == BINARY_TYPE:

@@ -11,6 +11,7 @@ import pytest
 from flnet.errors import PeerTimeout
 from flnet.membership.members import Members
 from flnet.membership.state import MeshState
+from flnet.node import outbox
 from flnet.node.formats import BodyFormats, BufferPool
 from flnet.node.outbox import IN_FLIGHT, MOST_WAITING, PUSH_BYTES, Outbox, goes_along
 from flnet.node.peer_infos import Distances
@@ -136,6 +137,17 @@ async def test_nor_for_those_that_do_not_answer_any_more() -> None:
     sending = sender.send(*EVERYBODY)
     await sender.arrives(ANSWERS)
     assert len(sender.network.asked) == IN_FLIGHT + 1
+    sender.network.timeout.set()
+    await sending
+
+
+async def test_small_messages_to_peers_that_just_vanished_keep_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All have answered before, so nothing shows yet who is gone; the timeouts of requests never come."""
+    monkeypatch.setattr(outbox, "SMALL_SECONDS", 0.01)
+    sender = Sender(EVERYBODY, SILENT)
+    sending = sender.send(*EVERYBODY)
+    await sender.arrives(ANSWERS)
+    assert not sender.failed()
     sender.network.timeout.set()
     await sending
 
