@@ -240,7 +240,10 @@ class SecureRound(Round):
         return [self._save(), *self.sum.trained(request), self._tell("trained", words)]
 
     def _training_failed(self, event: TrainingFailed) -> list[Effect]:
-        return [*super()._training_failed(event), *self.sum.leave(self._settings.my_id)]
+        # The failure of a training of an earlier round may come late.
+        is_of_this = event.key == self.key and self.phase is Phase.TRAINING
+        left = self.sum.leave(self._settings.my_id) if is_of_this else []
+        return [*super()._training_failed(event), *left]
 
     def _masked(self, attempt: int, result: UpdateMasked) -> list[Effect]:
         """The own update is masked: send it to all."""
