@@ -256,17 +256,19 @@ _SUM = (
     *(Fetched, FetchFailed, SendRefused, Trained, TrainingFailed),
 )
 
+
 # The same of jobs whose updates are masked (`flnet.rounds.secure_round`).
-SECURE: Mapping[Phase, Mapping[type, Set[Phase]]] = {
-    phase: row
-    if phase not in (P.FETCHING, P.TRAINING, P.GATHERING, P.AVERAGING)
-    else {**row, **{event: row.get(event, frozenset()) | {phase, P.AVERAGING} | _JOINS for event in _SUM}}
-    for phase, row in LEGAL.items()
-}
-SECURE = {  # a trainer that is loaded may need updates one by one
-    phase: {**row, Prepared: row[Prepared] | {P.NO_DATA}} if Prepared in row else row
-    for phase, row in SECURE.items()
-}
+def _with_sums(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Set[Phase]]:
+    """The row where updates are masked."""
+    if phase in (P.FETCHING, P.TRAINING, P.GATHERING, P.AVERAGING):
+        return {**row, **{event: row.get(event, frozenset()) | {phase, P.AVERAGING} | _JOINS for event in _SUM}}
+    # A round that opens may be settled already by what others said of it before.
+    opened = {event: targets | {P.AVERAGING} if targets & _STARTS else targets for event, targets in row.items()}
+    # A trainer that is loaded may need updates one by one.
+    return {**opened, Prepared: opened[Prepared] | {P.NO_DATA}} if Prepared in opened else opened
+
+
+SECURE: Mapping[Phase, Mapping[type, Set[Phase]]] = {phase: _with_sums(phase, row) for phase, row in LEGAL.items()}
 
 _WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
 _FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing
