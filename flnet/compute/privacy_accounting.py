@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, Literal
@@ -76,6 +77,8 @@ def _calibrated(epsilon: float, delta: float, rounds: int, sampling_rate: float,
 
 
 def _accountants() -> dict[Accountant, Callable[[], Any]]:
+    # It warns of each fractional order that does not converge, hundreds of times, and goes on without it: that is safe.
+    logging.getLogger("absl").setLevel(logging.ERROR)
     return {
         "rdp": importlib.import_module("dp_accounting.rdp").RdpAccountant,
         "pld": importlib.import_module("dp_accounting.pld").PLDAccountant,
