@@ -37,7 +37,7 @@ KEPT_SETTINGS = (
     "aggregation", "local_training", "personal_model", "model_choice", "leave_one_out", "seed", "wire",
     "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",
     "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path", "mesh_key", "mesh_key_file",
-    "other_mesh_key", "other_mesh_key_file", "mesh_mode", "mesh_name",
+    "other_mesh_key", "other_mesh_key_file", "mesh_mode", "mesh_name", "privacy", "privacy_rounds", "privacy_budget",
 )  # fmt: skip
 
 

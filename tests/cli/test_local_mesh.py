@@ -74,6 +74,11 @@ def test_only_settings_for_all_nodes_are_passed_on() -> None:
     assert not {"FLNET_NODE_PORT", "FLNET_NODE_ID", "FLNET_DATA_SHARD"} & set(clean)
 
 
+def test_a_demo_that_was_asked_for_privacy_is_not_without() -> None:
+    environ = {"FLNET_PRIVACY": "node:3:1e-5", "FLNET_PRIVACY_ROUNDS": "2", "FLNET_PRIVACY_BUDGET": "b"}
+    assert environ.items() <= clean_environment(environ).items()
+
+
 def test_a_demo_of_a_pinned_mesh_would_have_nobody_who_accepts_keys() -> None:
     with pytest.raises(StartError, match="accepts their keys"):
         clean_environment({"FLNET_MESH_MODE": "pinned"})
