@@ -49,7 +49,7 @@ def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path
         until(lambda: bool(fifth.told("trust_waits")), "words that the fifth waits there")
         accept(members[0], marks[4])
         mesh.meshed(*members, fifth)
-        fifth.trigger()
+        fifth.trigger().raise_for_status()
         for node in (*members, fifth):
             until(lambda n=node: bool(n.history()) and n.history()[-1]["round"] == 1, f"round 1 on {node.name}")  # type: ignore[misc]
         after = [node.history()[-1] for node in (*members, fifth)]
