@@ -458,6 +458,9 @@ class Job(BaseJob[Round]):
         common = self._missed
         assert common is not None
         key = common.key
+        if self.round is not None and self.round.was_in_vain(common):
+            self.series.restart_round()
+            self.series.stopping.begin_later(key.number + 1)
         if self.round is not None and key.number == self.number:
             return self.round.take(common)
         left = self.round.leave(key) if self.round else []

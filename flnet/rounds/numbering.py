@@ -231,6 +231,7 @@ class Ahead:
             "its model is of round {number}, the mesh is in round {current}", self._held.current.round, number
         )
         sits_out = why if self._are_most else ""
+        self._series.stopping.begin_later(number + 1)
         self._series.propose(Opening(RoundKey(number + 1, self._settings.my_id), hyper, sits_out=sits_out))
         return self.forget()
 

@@ -882,6 +882,12 @@ class Round(BaseRound):
         last = self._history.last
         return self.phase is Phase.IDLE and last is not None and last.key == self.key and last.digest is None
 
+    def was_in_vain(self, common: CommonAverage) -> bool:
+        """Whether a person asked for this round here, and nobody joined it, because the others have that average."""
+        me = self._settings.my_id
+        is_asked = self.key.initiator == me and self.phase in GATHERING and not self.record.why
+        return is_asked and common.key != self.key and not self.gathering.updates.keys() - {me}
+
     def take(self, common: CommonAverage, is_new: bool = False) -> list[Effect]:
         """Take the average that most others have made without this node; a training under way ends.
 

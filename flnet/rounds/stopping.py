@@ -496,6 +496,11 @@ class Stopping:
             )
         return self._follow(GoalSeries(self.settings.my_id, first, goal, rounds), GoalProgress())
 
+    def begin_later(self, first: int) -> None:
+        """The others are past the first round that this node has started of its series: it begins with a later one."""
+        if self.series is not None and self.series.by == self.settings.my_id and not self.progress.counted:
+            self.series = replace(self.series, first=first)
+
     def enter_round(
         self, key: RoundKey, message: SeriesMessage | None, hyper: HyperParams | None = None
     ) -> list[Effect]:

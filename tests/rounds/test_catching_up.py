@@ -173,6 +173,54 @@ def test_an_initiator_whose_round_ended_without_an_update_goes_on_once() -> None
     assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(8, "b"))
 
 
+@pytest.mark.parametrize(("current", "is_trained"), [(0, False), (0, True), (7, False)])
+def test_an_initiator_that_takes_the_average_of_those_who_are_ahead_starts_the_round_it_was_asked_for(
+    current: int, is_trained: bool
+) -> None:
+    """They may tell a node that has just joined of their average before they refuse its start."""
+    bench = Bench(peers=["a", "c"])
+    bench.hear(RoundTriggered())
+    if is_trained:
+        bench.train()
+        for peer in "ac":
+            bench.hear(behind(current, path=ModelParams.path, peer=peer))
+    for peer in "ac":
+        bench.hear(stated(peer, current))
+    assert bench.phase is Phase.FETCHING
+    bench.hear(fetched(number=current))
+    bench.measure()
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(current + 1, "b"))
+    start = bench.said(StartTraining)
+    assert (start.round, start.base_round, start.digest) == (current + 1, current, AVERAGE.digest)
+
+
+@pytest.mark.parametrize("is_told_first", [True, False])
+def test_rounds_until_a_goal_begin_with_the_first_one_that_the_others_are_not_past(is_told_first: bool) -> None:
+    bench = Bench(peers=["a", "c"])
+    bench.hear(RoundTriggered(rounds=5, until="accuracy>=0.95"))
+    for peer in "ac":
+        bench.hear(stated(peer, 7) if is_told_first else behind(7, peer=peer))
+    if is_told_first:
+        bench.hear(fetched(number=7))
+        bench.measure()
+    assert bench.job.key == key(8, "b")
+    series = bench.said(StartTraining).series
+    assert series is not None
+    assert (series.first, series.rounds, series.counted) == (8, 5, 0)
+
+
+def test_an_initiator_whose_round_others_averaged_without_it_starts_no_other_one() -> None:
+    bench = Bench(peers=["a", "c"])
+    bench.hear(RoundTriggered())
+    for peer in "ac":
+        event = stated(peer)
+        bench.hear(ClaimReceived(replace(event.claim, initiator="b")))
+    assert bench.phase is Phase.FETCHING
+    bench.hear(fetched())
+    bench.measure()
+    assert (bench.phase, bench.job.key) == (Phase.IDLE, key(0, "b"))
+
+
 @pytest.mark.parametrize(
     "refusal",
     [
