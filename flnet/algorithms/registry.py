@@ -204,7 +204,7 @@ def parse_rule(text: str, memory: Memory = fresh) -> AggregationRule:
 
 
 def _is_secure(part: str) -> bool:
-    return part.split(":")[0] == SECURE
+    return part.partition(":")[0] == SECURE
 
 
 def _secure(parts: Sequence[str], memory: Memory) -> AggregationRule:
@@ -216,12 +216,13 @@ def _secure(parts: Sequence[str], memory: Memory) -> AggregationRule:
     masked = [part for part in parts if _is_secure(part)]
     others = [part for part in parts if not _is_secure(part)] or [USUAL]
     for part in others:
-        name = part.split(":")[0]
+        name = part.partition(":")[0]
         if name not in RULES and name not in FILTERS:
             raise ValueError(f"{part[:60]!r} is no rule: {_SECURE_EXPECTED}")
         if name not in SUMS:
             raise ValueError(
-                f"{part[:60]} looks at single updates, and secure sums show none of them, only their sum: {_SECURE_EXPECTED}"
+                f"{part[:60]} looks at single updates, and secure sums show none of them, only their sum: "
+                f"{_SECURE_EXPECTED}"
             )
     if len(others) > 1 or len(masked) > 1:
         raise ValueError(f"expected secure once, with one rule, got {', '.join(parts)[:60]}")

@@ -135,7 +135,9 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     if environ.get(variable_name("mesh_mode")) == "pinned":
         raise StartError("nodes of a demo have nobody who accepts their keys: leave FLNET_MESH_MODE=pinned away")
     if environ.get(variable_name("rounds")) == "asynchronous":
-        raise StartError("a demo waits for rounds that all nodes do together: leave FLNET_ROUNDS=asynchronous away")
+        raise StartError(
+            "a demo waits for rounds that all nodes do together: leave FLNET_ROUNDS=asynchronous away"
+        )
     kept = {variable_name(name) for name in KEPT_SETTINGS}
     prefix = variable_name("")
     clean = {name: value for name, value in environ.items() if not name.startswith(prefix) or name in kept}

@@ -37,6 +37,7 @@ from flnet.protocol.secure_sum import (
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.model import MASKED
 from flnet.security.masking import Group, Public, Revealed, SumSecrets, bound_to, unmask
+from flnet.security.noise import system_words
 from flnet.text import joined, text
 
 KEPT = 4  # attempts of a job whose secrets are held; those of earlier ones are forgotten
@@ -50,17 +51,15 @@ class SecureSums:
         me: PeerId,
         mesh: str,
         random: Callable[[int], bytes] = secrets.token_bytes,
-        words: Words | None = None,
+        words: Words = system_words,
     ) -> None:
         """Args:
         mesh: its name, to which keys are bound.
         random: source of secret bytes.
-        words: of which noise is made; None: of secret bytes.
+        words: of which noise is made.
         """
-        self._words = words or (lambda count: np.frombuffer(bytearray(random(8 * count)), np.uint64))
-        self._me, self._mesh, self._random = me, mesh, random
+        self._me, self._mesh, self._random, self._words = me, mesh, random, words
         self._secrets: dict[TrainerId, dict[tuple[RoundKey, int], SumSecrets]] = {}
-        self._sizes: dict[tuple[TrainerId, RoundKey, int], tuple[int, int]] = {}  # members, and the threshold
 
     def perform(
         self,
@@ -144,7 +143,6 @@ class SecureSums:
             case MakeShares(members, threshold):
                 publics: dict[str, Public] = {peer: Public.read(words) for peer, words in members.items()}
                 made = own.shares_for(publics, threshold)
-                self._sizes[trainer, *place] = len(members), threshold
                 return SharesMade({PeerId(peer): _text(share) for peer, share in made.items()})
             case TakeShares(sender, shares):
                 try:
@@ -153,7 +151,8 @@ class SecureSums:
                     return SharesTaken(sender, str(exc))
                 return SharesTaken(sender)
             case MaskUpdate() as request:
-                terms = self._terms(schema, rule, request.base, self._sizes[trainer, *place], noise)
+                size = len(own.group.names), own.group.threshold
+                terms = self._terms(schema, rule, request.base, size, noise)
                 return self._mask(own, request, schema, terms)
             case RevealShares(contributors):
                 given = own.reveal(contributors)
@@ -197,7 +196,6 @@ class SecureSums:
         held = self._secrets.get(trainer, {})
         for place in [place for place in held if place[0] == key]:
             del held[place]
-            self._sizes.pop((trainer, *place), None)
 
 
 def _revealed(opened: OpenedSum) -> dict[str, dict[str, Revealed]]:

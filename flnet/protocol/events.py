@@ -75,6 +75,11 @@ class Declaration:
     limits: Mapping[str, float] = field(default_factory=dict)
     buffers: tuple[str, ...] = ()
 
+    @property
+    def training_rows(self) -> int:
+        """How many rows this node trains on; 0 if the trainer does not say."""
+        return int(self.data.get("rows", {}).get("train", 0))
+
 
 # What people and peers ask of a job, or tell it.
 

@@ -150,10 +150,10 @@ class PrivacyBudget:
         hyper, declared, limits = settings.round_hyper, settings.declaration, settings.rules.limits
         if hyper is None or declared is None:
             return None
-        rows = int(declared.data.get("rows", {}).get("train", 0))
-        if plan.privacy.level == "rows" and rows < 1:
+        if plan.privacy.level == "rows" and declared.training_rows < 1:
             return None
-        return plan.release(hyper.model_copy(update=dict(limits.own) if limits else {}), rows)
+        own = dict(limits.own) if limits else {}
+        return plan.release(hyper.model_copy(update=own), declared.training_rows)
 
     def _too_much(self, plan: PrivacyPlan, release: Release | None) -> str:
         spent, most = self._spent(plan), plan.privacy.epsilon

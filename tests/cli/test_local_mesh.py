@@ -80,7 +80,14 @@ def test_only_settings_for_all_nodes_are_passed_on() -> None:
     "name",
     [
         *(name for name, field in Settings.model_fields.items() if "same on all nodes" in str(field.description)),
-        *("privacy", "privacy_rounds", "privacy_budget", "local_epochs", "local_batch_size", "max_training_seconds"),
+        *(
+            "privacy",
+            "privacy_rounds",
+            "privacy_budget",
+            "local_epochs",
+            "local_batch_size",
+            "max_training_seconds",
+        ),
         *("max_peer_epochs", "max_peer_batch_size", "max_peer_batches", "max_peer_learning_rate"),
     ],
 )

@@ -11,7 +11,7 @@ import pytest
 from flnet.aggregation.fed_avg import fed_avg
 from flnet.algorithms.differential_privacy import Privacy
 from flnet.compute.queue import ComputeQueue
-from flnet.compute.tasks import ComputeTasks, system_words
+from flnet.compute.tasks import ComputeTasks
 from flnet.params.params import Array, Params, PeerId, TrainerId
 from flnet.params.quantization import Encoding
 from flnet.protocol.effects import Train
@@ -125,9 +125,3 @@ async def test_a_training_that_does_not_say_what_it_did_for_the_rows_is_no_updat
     made, job = tasks(Moves(5.0), plan("rows"))
     event = await made.train(T, Train(key(), job.held.current.full, HYPER))
     assert isinstance(event, TrainingFailed) and "expected NoisySteps" in event.reason
-
-
-def test_the_words_of_the_system_can_be_written_to_and_differ() -> None:
-    words = system_words(1000)
-    words[0] = 7
-    assert len(set(words.tolist())) == 1000
