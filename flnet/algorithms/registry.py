@@ -26,14 +26,14 @@ from flnet.aggregation.median import geometric_median, median
 from flnet.aggregation.screening import clip, composed, cosine
 from flnet.aggregation.trimmed_mean import DEFAULT_PART, trimmed_mean, winsorised_mean
 from flnet.algorithms.apfl import Adaptive
-from flnet.algorithms.differential_privacy import Words
+from flnet.algorithms.differential_privacy import RandomWords
 from flnet.algorithms.fed_prox import Proximal
 from flnet.algorithms.fl_protector import Increment
-from flnet.algorithms.k_means import ClusterTerms, k_means
-from flnet.algorithms.noised_sum import NoisedTerms, SumNoise
+from flnet.algorithms.k_means import ClusterEncoder, k_means
+from flnet.algorithms.noised_sum import NoisedMeanEncoder, SumNoise
 from flnet.algorithms.row_privacy import must_hide_rows
 from flnet.algorithms.scaffold import Controlled, scaffold
-from flnet.algorithms.secure_sum import MeanTerms
+from flnet.algorithms.secure_sum import MeanEncoder
 from flnet.algorithms.wrapper import overrides
 from flnet.params.blob import Memory, fresh
 from flnet.params.params import Params, Schema
@@ -252,7 +252,10 @@ def _offered() -> str:
     return f"{', '.join(most)} or {last}, after clip, clip:2.5 or cosine, with commas between"
 
 
-def sum_terms(rule: AggregationRule, schema: Schema, base: Params, nodes: int) -> MeanTerms | ClusterTerms:
+SumEncoder = MeanEncoder | ClusterEncoder | NoisedMeanEncoder
+
+
+def sum_encoder(rule: AggregationRule, schema: Schema, base: Params, nodes: int) -> SumEncoder:
     """How updates become vectors of a secure sum, and their sum a model again.
 
     Args:
@@ -266,20 +269,22 @@ def sum_terms(rule: AggregationRule, schema: Schema, base: Params, nodes: int) -
     assert rule.secure is not None
     name, *arguments = rule.name.rpartition(",")[2].split(":")
     if name == "k-means":
-        return ClusterTerms(schema, base, nodes, float(arguments[0]) if arguments else 1.0, bits=rule.secure.bits)
+        return ClusterEncoder(
+            schema, base, nodes, float(arguments[0]) if arguments else 1.0, bits=rule.secure.bits
+        )
     weighting = next(mean for mean in get_args(Weighting) if mean == name)
-    return MeanTerms(schema, base, nodes, weighting, bits=rule.secure.bits)
+    return MeanEncoder(schema, base, nodes, weighting, bits=rule.secure.bits)
 
 
-def noised_terms(
+def noised_encoder(
     rule: AggregationRule,
     schema: Schema,
     base: Params,
     members: int,
     threshold: int,
     noise: SumNoise,
-    words: Words,
-) -> NoisedTerms:
+    words: RandomWords,
+) -> NoisedMeanEncoder:
     """The same, where all members add noise that hides each of them.
 
     Args:
@@ -293,7 +298,7 @@ def noised_terms(
     assert rule.secure is not None
     if rule.name.rpartition(",")[2] != "agg0":
         raise ValueError(text("noise hides a node in sums by secure,agg0 only; the rule is {rule}", rule.name))
-    return NoisedTerms(schema, base, members, threshold, noise, words, bits=rule.secure.bits)
+    return NoisedMeanEncoder(schema, base, members, threshold, noise, words, bits=rule.secure.bits)
 
 
 def check_rule(text: str) -> str:

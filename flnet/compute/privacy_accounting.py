@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from flnet.algorithms.differential_privacy import parse_privacy
 from flnet.errors import SettingsError
-from flnet.protocol.updates import Release
+from flnet.protocol.updates import NoisyRelease
 from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.settings import Settings
 
@@ -64,7 +64,7 @@ def multiplier_for(epsilon: float, delta: float, rounds: int, sampling_rate: flo
     from dp_accounting import LowerEndpointAndGuess, SelfComposedDpEvent, calibrate_dp_mechanism  # noqa: PLC0415
 
     def event(multiplier: float) -> Any:
-        return SelfComposedDpEvent(_event(Release("rows", multiplier, sampling_rate, steps)), rounds)
+        return SelfComposedDpEvent(_event(NoisyRelease("rows", multiplier, sampling_rate, steps)), rounds)
 
     fresh, bracket = _accountants()["rdp"], LowerEndpointAndGuess(0, 1.0)
     found = calibrate_dp_mechanism(fresh, event, epsilon, delta, bracket, tol=_TOLERANCE)
@@ -85,7 +85,7 @@ def _accountants() -> dict[Accountant, Callable[[], Any]]:
     }
 
 
-def _event(release: Release) -> Any:
+def _event(release: NoisyRelease) -> Any:
     """The release in the terms of the library: Gaussian noise, in steps that draw rows independently of each other."""
     from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDpEvent  # noqa: PLC0415
 

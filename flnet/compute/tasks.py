@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running, note_of_lateness
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
-from flnet.algorithms.differential_privacy import Words, released
+from flnet.algorithms.differential_privacy import RandomWords, released
 from flnet.algorithms.noised_sum import SumNoise
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import ImpossibleSumError
@@ -68,7 +68,7 @@ from flnet.protocol.events import (
     TrainingFailed,
     VerticalFailed,
 )
-from flnet.protocol.updates import Contribution, Release, RoundKey, Update
+from flnet.protocol.updates import Contribution, NoisyRelease, RoundKey, Update
 from flnet.rounds.base import AnyJob
 from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.security.noise import system_words
@@ -127,7 +127,7 @@ class ComputeTasks:
         bounds: Bounds = USUAL,
         signer: NodeKey | None = None,
         mesh: str = DEFAULT_MESH,
-        words: Words = system_words,
+        words: RandomWords = system_words,
     ) -> None:
         """Args:
         rule: of all trainers that declare none of their own, and for which no person chose another one.
@@ -422,14 +422,14 @@ class ComputeTasks:
         return self._merging.setdefault(trainer, asyncio.Lock())
 
 
-def _row_privacy(plan: PrivacyPlan | None, release: Release | None) -> RowPrivacy | None:
+def _row_privacy(plan: PrivacyPlan | None, release: NoisyRelease | None) -> RowPrivacy | None:
     """How a training is to hide each row; None if it need not."""
     if plan is None or release is None or plan.privacy.level != "rows":
         return None
     return RowPrivacy(release.noise_multiplier, plan.privacy.clip)
 
 
-def _noise(plan: PrivacyPlan | None, release: Release | None) -> tuple[float, float] | None:
+def _noise(plan: PrivacyPlan | None, release: NoisyRelease | None) -> tuple[float, float] | None:
     """Clip and noise multiplier of a whole update that is to hide all rows of this node; None if it need not."""
     if plan is None or release is None or plan.privacy.level != "node":
         return None

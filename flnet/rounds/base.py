@@ -220,9 +220,8 @@ class BaseRound(ABC):
     def kept(self) -> Mapping[str, Any]:
         """The state that is saved for a restart, as plain JSON data."""
         gathering = self.gathering if self.phase in OPEN else None
-        answered = (
-            self.gathering if self.phase in (*OPEN, Phase.MEASURING) else None
-        )  # some may wait for this node
+        # After gathering, peers may still wait for an answer of this node.
+        answered = self.gathering if self.phase in (*OPEN, Phase.MEASURING) else None
         return {
             "record": None if self.is_recorded else self.record.view(),
             "expected": sorted(gathering.expected) if gathering else [],

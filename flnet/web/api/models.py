@@ -46,6 +46,8 @@ _LARGE = 64 * 1024  # bytes of JSON that are read in a thread
 _DATA_URL = re.compile(r"data:image/(?:png|jpeg);base64,")  # as a browser's canvas gives it
 RowId = Annotated[str, Field(strict=True, min_length=1, max_length=1000)]
 NO_MODEL = (UnknownTrainer, UnknownModel, NotReady, NoData)
+DIAGNOSES = (UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData)
+OF_MODEL = {"digest": "of the model to use; the current one if absent"}
 api = Api()
 
 
@@ -321,7 +323,7 @@ def input_body(request: Request, node: Node, settings: Settings) -> LimitedBody:
     accepts=Predict,
     types=PICTURES,
     answer=PredictionView,
-    query={"digest": "of the model to use; the current one if absent"},
+    query=OF_MODEL,
     refuses=(*UNREADABLE, InputRefused, UnknownTrainer, UnknownModel, NotOffered, NotReady),
     body=input_body,
 )
@@ -352,8 +354,8 @@ async def predict_ids(node: Node, trainer: TrainerId) -> interface.View:
     "/jobs/<trainer>/labels",
     MODELS,
     answer=LabelsView,
-    query={"digest": "of the model to use; the current one if absent"},
-    refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
+    query=OF_MODEL,
+    refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
 async def labels(node: Node, trainer: TrainerId) -> interface.View:
@@ -365,8 +367,8 @@ async def labels(node: Node, trainer: TrainerId) -> interface.View:
     "/jobs/<trainer>/groups",
     MODELS,
     answer=GroupsView,
-    query={"digest": "of the model to use; the current one if absent"},
-    refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
+    query=OF_MODEL,
+    refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
 async def groups(node: Node, trainer: TrainerId) -> interface.View:
@@ -378,8 +380,8 @@ async def groups(node: Node, trainer: TrainerId) -> interface.View:
     "/jobs/<trainer>/leaks",
     MODELS,
     answer=LeaksView,
-    query={"digest": "of the model to use; the current one if absent"},
-    refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
+    query=OF_MODEL,
+    refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
 async def leaks(node: Node, trainer: TrainerId) -> interface.View:
