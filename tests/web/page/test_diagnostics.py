@@ -8,6 +8,7 @@ import pytest
 
 from flnet.web.page.diagnostics import MOST_COLUMNS, groups_view, matrix_view, waiting_words
 from flnet.web.translation import translator
+from tests.leak_figures import LEAKS
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
 from tests.web.page_reading import load
@@ -49,20 +50,6 @@ GROUPS: dict[str, Any] = {
         {"k": 3, "inertia": 0.4, "silhouette": 0.25},
     ],
     "bend": 2,
-}
-LEAKS: dict[str, Any] = {
-    "kind": "leaks",
-    "advantage": 0.3125,
-    "low": 0.25,
-    "high": 0.375,
-    "by_chance": 0.043,
-    "by_mean": 0.3,
-    "auc": 0.7,
-    "members": 2000,
-    "others": 2000,
-    "seen": True,
-    "rows": {"train": 9000, "test": 2400},
-    "model": MODEL,
 }
 
 
