@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flnet.algorithms.differential_privacy import Privacy, released, row_schedule, words_of
+from flnet.algorithms.differential_privacy import Level, Privacy, released, row_schedule, words_of
 from flnet.algorithms.membership_inference import membership, row_losses
 from flnet.algorithms.secure_sum import MeanEncoder
 from flnet.compute.privacy_accounting import multiplier_for
@@ -67,8 +67,8 @@ class Mechanism:
         return self.summed or NODES
 
 
-def _noise(level: str, epsilon: float) -> Privacy:
-    return Privacy("node" if level == "node" else "rows", epsilon, DELTA)
+def _noise(level: Level, epsilon: float) -> Privacy:
+    return Privacy(level, epsilon, DELTA)
 
 
 MECHANISMS = (
@@ -253,25 +253,26 @@ def attack_by_membership(
         meshes: the attacked one, and those of the attacker.
         tests: rows on which nobody trained, for the accuracy.
     """
-    told: list[list[Confidences]] = []
+    answers: list[list[Confidences]] = []  # by mesh and node
     accuracy = 0.0
     for place, mesh in enumerate(meshes):
         run = run_mesh(mechanism, mesh.parts, scale, np.random.default_rng([seed, place]))
-        told.append([confidences(*pair) for pair in zip(run.seen, mesh.others, strict=False)])
+        answers.append([confidences(*pair) for pair in zip(run.seen, mesh.others, strict=False)])
         if place == 0:
             right = forward(run.common, tests.x).probabilities.argmax(axis=1) == tests.y
             accuracy = float(right.mean())
-    attack = ShadowAttack(Confidences.together([rows for parts in told[1:] for rows in parts]))
-    found = []
-    for rows in told[0]:
+    attacked, shadows = answers[0], answers[1:]
+    attack = ShadowAttack(Confidences.together([rows for nodes in shadows for rows in nodes]))
+    by_loss = []
+    for rows in attacked:
         losses = row_losses(rows.probabilities, rows.labels)
-        found.append(membership(losses[rows.seen], losses[~rows.seen]))
+        by_loss.append(membership(losses[rows.seen], losses[~rows.seen]))
     return MembershipFigures(
         accuracy,
-        fmean(one.advantage for one in found),
-        fmean(one.by_mean for one in found),
-        fmean(one.auc for one in found),
-        fmean(map(attack.advantage, told[0])),
+        fmean(figures.advantage for figures in by_loss),
+        fmean(figures.by_mean for figures in by_loss),
+        fmean(figures.auc for figures in by_loss),
+        fmean(map(attack.advantage, attacked)),
     )
 
 
@@ -330,5 +331,5 @@ def _images(rows: Numbers) -> Numbers:
 
 def _agreeing(guess: NDArray[np.int64], truth: NDArray[np.int64]) -> int:
     """How many labels two lists have in common, each as often as it is in both."""
-    one, other = (np.bincount(labels, minlength=CLASSES) for labels in (guess, truth))
-    return int(np.minimum(one, other).sum())
+    counts = (np.bincount(labels, minlength=CLASSES) for labels in (guess, truth))
+    return int(np.minimum(*counts).sum())

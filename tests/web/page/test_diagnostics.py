@@ -66,7 +66,7 @@ async def test_an_estimate_is_a_table_of_numbers_with_their_uncertainty(client: 
     assert headers == ["col"] * 4 + ["row"] * 3  # read out with each number
     shades = [cell["class"] for cell in page.all("td")][:3]
     assert shades == ["number shade-9", "number shade-2", "number shade-4"]
-    assert "Seen through the model cdcdcdcdcdcd of round 3." in page.text
+    assert "Seen through the model 0123456789ab of round 3." in page.text
 
 
 async def test_it_is_said_that_counts_are_pooled(client: Client, node: FakeNode) -> None:
@@ -113,7 +113,7 @@ async def test_what_a_model_gives_away_is_a_figure_with_its_limits(client: Clien
     assert "2,000 of 9,000 training rows and 2,000 of 2,400 test rows" in page.text
     assert "It is a lower bound: a stronger attack finds more." in page.text
     assert "few rows" not in page.text
-    assert "Seen through the model cdcdcdcdcdcd of round 3." in page.text
+    assert "Seen through the model 0123456789ab of round 3." in page.text
 
 
 async def test_of_few_rows_the_page_says_so_and_claims_nothing(client: Client, node: FakeNode) -> None:
