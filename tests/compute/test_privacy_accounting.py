@@ -8,7 +8,7 @@ import math
 import pytest
 
 from flnet.compute import privacy_accounting
-from flnet.compute.privacy_accounting import epsilon, multiplier_for, plan_of
+from flnet.compute.privacy_accounting import epsilon, multiplier_for, plan_of, renyi_divergence
 from flnet.errors import SettingsError
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import NoisyRelease
@@ -72,6 +72,13 @@ def test_where_an_order_between_whole_ones_decides_the_cost_is_the_larger_of_the
 def test_nothing_costs_nothing_and_no_noise_costs_all() -> None:
     assert epsilon((), DELTA) == 0.0
     assert epsilon(((NoisyRelease("node", 0.0), 1),), DELTA) == float("inf")
+
+
+def test_what_one_release_costs_is_worked_out_once_however_often_it_is_made() -> None:
+    release, before = NoisyRelease("rows", 1.234, 0.01, 60), renyi_divergence.cache_info().misses
+    costs = [epsilon(((release, count),), DELTA) for count in range(1, 20)]
+    assert costs == sorted(costs)
+    assert renyi_divergence.cache_info().misses == before + 1
 
 
 def test_privacy_loss_distributions_give_less_and_are_another_accountant() -> None:
