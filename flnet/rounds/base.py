@@ -879,7 +879,7 @@ class BaseJob(ABC, Generic[R_co]):
         if self.phase is not Phase.LOADING:
             return []
         if event.is_lost:
-            self.budget.lose()
+            self.budget.state_lost()
             return []
         try:
             self._restore(event)
@@ -889,7 +889,7 @@ class BaseJob(ABC, Generic[R_co]):
                 trainer,
                 repr(exc),
             )
-            self.budget.lose()
+            self.budget.state_lost()
             return [self.tell("state_damaged", words)]
         if self.round is None:
             return []
@@ -931,7 +931,7 @@ class BaseJob(ABC, Generic[R_co]):
         self.history.restore(records, record)
         self.budget.restore(spent)
         if figures.get("privacy") is None and key is not None:  # an earlier version, or what a repair could find
-            self.budget.lose()
+            self.budget.state_lost()
         # What was said in the open round was said under another name, or in rounds of another kind.
         is_other = bool(figures.get("asynchronous")) != settings.rules.asynchronous
         if figures.get("me", settings.my_id) != settings.my_id or is_other:

@@ -19,7 +19,7 @@ from flnet.algorithms.differential_privacy import Privacy
 from flnet.params.params import Digest
 from flnet.protocol.effects import Publish
 from flnet.protocol.updates import NoisyRelease
-from flnet.rounds.privacy_plan import FIRST, PrivacyPlan, Spent
+from flnet.rounds.privacy_plan import DEFAULT_BUDGET, PrivacyPlan, Spent
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.text import text
 
@@ -48,11 +48,11 @@ class _Account:
     """What was spent under one name.
 
     Attributes:
-        bare: updates that left without noise, or may have left before what was kept of them was lost.
+        unprotected: updates that left without noise, or may have left before what was kept of them was lost.
     """
 
     releases: Counter[NoisyRelease] = field(default_factory=Counter)
-    bare: int = 0
+    unprotected: int = 0
 
     def spent(self, level: str) -> Spent | None:
         """What counts for a promise of this level; None if that is broken.
@@ -60,7 +60,7 @@ class _Account:
         Noise for rows hides no node. Noise for a node hides a row half as well: with or without the row, the clipped
         changes of a node may point in opposite directions, so they differ by twice the clip.
         """
-        if self.bare or (level == "node" and any(release.level == "rows" for release in self.releases)):
+        if self.unprotected or (level == "node" and any(release.level == "rows" for release in self.releases)):
             return None
         counted: Counter[NoisyRelease] = Counter()
         for release, count in self.releases.items():
@@ -100,8 +100,8 @@ class PrivacyBudget:
         if update is not None and update == self._counted:
             return ""
         if self.plan is None:
-            for name in {FIRST, *self._accounts}:  # a budget that is used again must know
-                self._account(name).bare += 1
+            for name in {DEFAULT_BUDGET, *self._accounts}:  # a budget that is used again must know
+                self._account(name).unprotected += 1
         elif release is None:
             return text("no noise was added to its update, which FLNET_PRIVACY asks for")
         elif why := self._too_much(self.plan, release):
@@ -117,10 +117,10 @@ class PrivacyBudget:
         plan = self.plan
         return "" if plan is None else self._too_much(plan, self._next(plan))
 
-    def lose(self) -> None:
+    def state_lost(self) -> None:
         """What was kept cannot be read: updates may have left that nobody knows of."""
-        for name in {FIRST, *([self.plan.budget] if self.plan else [])}:
-            self._account(name).bare += 1
+        for name in {DEFAULT_BUDGET, *([self.plan.budget] if self.plan else [])}:
+            self._account(name).unprotected += 1
 
     def begin(self) -> list[Publish]:
         """The trainer is loaded: people read of a budget that is new while there are others."""
@@ -224,7 +224,7 @@ class PrivacyBudget:
                     [release.level, release.noise_multiplier, release.sampling_rate, release.steps, count]
                     for release, count in sorted(account.releases.items())
                 ],
-                "bare": account.bare,
+                "bare": account.unprotected,
             }
             for name, account in sorted(self._accounts.items())
         }

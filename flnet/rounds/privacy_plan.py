@@ -17,7 +17,7 @@ from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import NoisyRelease
 from flnet.text import text
 
-FIRST = "main"  # the budget of a node whose settings name none
+DEFAULT_BUDGET = "main"  # the budget of a node whose settings name none
 Spent = tuple[tuple[NoisyRelease, int], ...]  # releases, each with how often it was made, sorted
 
 
@@ -37,7 +37,7 @@ class PrivacyPlan:
     rounds: int
     cost: Callable[[Spent], float]
     calibrate: Callable[[float, int], float]
-    budget: str = FIRST
+    budget: str = DEFAULT_BUDGET
 
     def release(self, hyper: HyperParams, rows: int) -> NoisyRelease:
         """What a training is to add.
