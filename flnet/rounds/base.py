@@ -704,7 +704,7 @@ class BaseJob(ABC, Generic[R_co]):
         if memory is not None and memory.awaits(event.digest):
             return self._to_round(event)
         if isinstance(event, Fetched) and self.held.model is not None:
-            is_masked = self.settings.secure is not None and MASKED in event.params
+            is_masked = self.settings.secure is not None and event.params.keys() == {MASKED}
             form = self.update_schema if is_masked else self.held.schema
             try:
                 event = replace(event, params=form.conform(event.params))
