@@ -24,9 +24,8 @@ from flnet.web.auth.permissions import Who, may_act
 from flnet.web.routes import MONITORING, Api, json_answer
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_Gauges = tuple[
-    tuple[str, str, str], ...
-]  # field of a view, name, description; without this figure there is no sample
+# Field of a view, name, description. A view without the figure has no sample.
+_Gauges = tuple[tuple[str, str, str], ...]
 _JOB_GAUGES: _Gauges = (  # of a job
     ("current_round", "round", "The newest round entered; -1 before the first"),
     ("model_round", "model_round", "The round whose average is in use; -1 for none"),
