@@ -66,7 +66,7 @@ async def test_an_estimate_is_a_table_of_numbers_with_their_uncertainty(client: 
     assert headers == ["col"] * 4 + ["row"] * 3  # read out with each number
     shades = [cell["class"] for cell in page.all("td")][:3]
     assert shades == ["number shade-9", "number shade-2", "number shade-4"]
-    assert "Seen through the model 0123456789ab of round 3." in page.text
+    assert "Seen through the model cdcdcdcdcdcd of round 3." in page.text
 
 
 async def test_it_is_said_that_counts_are_pooled(client: Client, node: FakeNode) -> None:
