@@ -47,7 +47,6 @@ _DATA_URL = re.compile(r"data:image/(?:png|jpeg);base64,")  # as a browser's can
 RowId = Annotated[str, Field(strict=True, min_length=1, max_length=1000)]
 NO_MODEL = (UnknownTrainer, UnknownModel, NotReady, NoData)
 DIAGNOSES = (UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData)
-OF_MODEL = {"digest": "of the model to use; the current one if absent"}
 api = Api()
 
 
@@ -323,7 +322,7 @@ def input_body(request: Request, node: Node, settings: Settings) -> LimitedBody:
     accepts=Predict,
     types=PICTURES,
     answer=PredictionView,
-    query=OF_MODEL,
+    query={"digest": "of the model to use; the current one if absent"},
     refuses=(*UNREADABLE, InputRefused, UnknownTrainer, UnknownModel, NotOffered, NotReady),
     body=input_body,
 )
@@ -354,7 +353,7 @@ async def predict_ids(node: Node, trainer: TrainerId) -> interface.View:
     "/jobs/<trainer>/labels",
     MODELS,
     answer=LabelsView,
-    query=OF_MODEL,
+    query={"digest": "of the model to use; the current one if absent"},
     refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
@@ -367,7 +366,7 @@ async def labels(node: Node, trainer: TrainerId) -> interface.View:
     "/jobs/<trainer>/groups",
     MODELS,
     answer=GroupsView,
-    query=OF_MODEL,
+    query={"digest": "of the model to use; the current one if absent"},
     refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
@@ -380,7 +379,7 @@ async def groups(node: Node, trainer: TrainerId) -> interface.View:
     "/jobs/<trainer>/leaks",
     MODELS,
     answer=LeaksView,
-    query=OF_MODEL,
+    query={"digest": "of the model to use; the current one if absent"},
     refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
