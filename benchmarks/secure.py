@@ -65,7 +65,7 @@ def _work(options: Options, name: str) -> None:
 def _vanishing(options: Options) -> None:
     count, gone = (9, 3) if options.quick else (MANY, GONE)
     environ = {BYTES: str(MODEL_BYTES), SECONDS: str(TRAINING_S)}
-    ask = Ask("STILL", count, {**_ask("STILL", count, "secure").settings}, environ)
+    ask = Ask("STILL", count, _ask("STILL", count, "secure").settings, environ)
     words = f"a secure round of {count} nodes, of which {gone} are killed while they train"
     try:
         with mesh(ask, options.place("secure-vanishing"), options.base_port) as nodes:

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from flnet.params.params import Array, Params
 from flnet.text import text
 
-Words = Callable[[int], NDArray[np.uint64]]  # so many independent, uniform words of 64 bits
+RandomWords = Callable[[int], NDArray[np.uint64]]  # so many independent, uniform words of 64 bits
 Whole = NDArray[np.int64]
 Level = Literal["node", "rows"]
 
@@ -54,11 +54,6 @@ class Privacy:
     epsilon: float
     delta: float
     clip: float = 1.0
-
-    @property
-    def words(self) -> str:
-        """The notation of FLNET_PRIVACY."""
-        return f"{self.level}:{self.epsilon:g}:{self.delta:g}:{self.clip:g}"
 
 
 def parse_privacy(notation: str) -> Privacy | None:
@@ -94,15 +89,9 @@ def check_privacy(notation: str) -> str:
     return notation.strip()
 
 
-def classical_multiplier(epsilon: float, delta: float) -> float:
-    """The noise multiplier of one release by the bound of Dwork and Roth (2014), theorem A.1; above what is needed.
-
-    Raises:
-        ValueError: it is not proven for these; epsilon must be in (0, 1] and delta in (0, 1).
-    """
-    if not (0 < epsilon <= 1 and 0 < delta < 1):
-        raise ValueError(f"expected epsilon in (0, 1] and delta in (0, 1), got {epsilon} and {delta}")
-    return math.sqrt(2 * math.log(1.25 / delta)) / epsilon
+def words_of(generator: np.random.Generator) -> RandomWords:
+    """Words that can be drawn again with the same seed; for experiments, as whoever knows the seed can take noise off."""
+    return lambda count: generator.integers(0, 1 << 64, count, np.uint64)
 
 
 def row_schedule(rows: int, batch: int, epochs: int) -> tuple[float, int]:
@@ -123,7 +112,9 @@ def row_schedule(rows: int, batch: int, epochs: int) -> tuple[float, int]:
     return min(1.0, batch / rows), epochs * math.ceil(rows / batch)
 
 
-def released(base: Mapping[str, Array], trained: Params, clip: float, multiplier: float, words: Words) -> Params:
+def released(
+    base: Mapping[str, Array], trained: Params, clip: float, multiplier: float, words: RandomWords
+) -> Params:
     """What may leave a node of a training: the base, plus the clipped change with noise.
 
     All float arrays are one vector, those that training sets without gradients included. Whole numbers and
@@ -191,7 +182,7 @@ def share_of_noise(sigma: int, honest: int) -> int:
     return math.isqrt((sigma * sigma - 1) // honest) + 1
 
 
-def noised_share(units: Whole, sigma: int, honest: int, words: Words) -> Whole:
+def noised_share(units: Whole, sigma: int, honest: int, words: RandomWords) -> Whole:
     """One node's term of a secure sum, with its share of noise of the whole sum.
 
     Args:
@@ -205,7 +196,7 @@ def noised_share(units: Whole, sigma: int, honest: int, words: Words) -> Whole:
     return units + discrete_gaussian(units.size, share_of_noise(sigma, honest), words)
 
 
-def discrete_gaussian(count: int, sigma: int, words: Words) -> Whole:
+def discrete_gaussian(count: int, sigma: int, words: RandomWords) -> Whole:
     """Exact samples (count,) of the discrete Gaussian: P(x) is proportional to exp(-x^2 / (2 sigma^2)).
 
     Only whole numbers are computed with. A discrete Laplace variable y of scale sigma is kept with probability
@@ -226,7 +217,7 @@ def discrete_gaussian(count: int, sigma: int, words: Words) -> Whole:
     return np.concatenate(parts)
 
 
-def _discrete_laplace(count: int, scale: int, words: Words) -> Whole:
+def _discrete_laplace(count: int, scale: int, words: RandomWords) -> Whole:
     """At most `count` samples; P(x) is proportional to exp(-|x| / scale)."""
     low = _uniform(count, scale, words)
     low = low[_decays(low, scale, words)]
@@ -235,13 +226,12 @@ def _discrete_laplace(count: int, scale: int, words: Words) -> Whole:
         going = going[_decays(np.ones(going.size, np.int64), 1, words)]
         high[going] += 1
     size, is_negative = low + scale * high, _uniform(low.size, 2, words) == 1
-    once: Whole = np.where(is_negative, -size, size)[
-        ~(is_negative & (size == 0))
-    ]  # or 0 would come twice as often
-    return once
+    kept = ~is_negative | (size > 0)  # without -0, or 0 would come twice as often
+    signed: Whole = np.where(is_negative, -size, size)[kept]
+    return signed
 
 
-def _decays_far(numerators: Whole, denominator: int, words: Words) -> NDArray[np.bool_]:
+def _decays_far(numerators: Whole, denominator: int, words: RandomWords) -> NDArray[np.bool_]:
     """Like `_decays`, also for fractions above 1."""
     whole, rest = np.divmod(numerators, denominator)
     result = _decays(rest, denominator, words)
@@ -255,7 +245,7 @@ def _decays_far(numerators: Whole, denominator: int, words: Words) -> NDArray[np
     return result
 
 
-def _decays(numerators: Whole, denominator: int, words: Words) -> NDArray[np.bool_]:
+def _decays(numerators: Whole, denominator: int, words: RandomWords) -> NDArray[np.bool_]:
     """True with probability exp(-numerator / denominator) each, for fractions in [0, 1]; exact (von Neumann)."""
     result, going, k = np.empty(numerators.size, np.bool_), np.arange(numerators.size), 1
     while going.size:
@@ -265,7 +255,7 @@ def _decays(numerators: Whole, denominator: int, words: Words) -> NDArray[np.boo
     return result
 
 
-def _uniform(count: int, bound: int, words: Words) -> Whole:
+def _uniform(count: int, bound: int, words: RandomWords) -> Whole:
     """Whole numbers (count,) from 0 to bound - 1, each equally likely; bound is at most 2^63."""
     drawn, beyond = words(count), (1 << 64) - (1 << 64) % bound
     if beyond < 1 << 64:  # what lies beyond the last multiple would make small numbers likelier

@@ -13,7 +13,7 @@ the mean of the rows nearest to it, and sends means and counts. All nodes then s
 candidates and refine them, in the same steps with the same seed. That a node's means stand for its rows is the idea of
 k-FED (Dennis, Li, Smith 2021). No row leaves its node.
 
-A secure sum shows nobody the counts and centroids of a single node (`ClusterTerms`). It needs a start from a seed.
+A secure sum shows nobody the counts and centroids of a single node (`ClusterEncoder`). It needs a start from a seed.
 
 An update holds `centroids` (k, d) and `counts` (k,), the rows of each cluster. A base with negative counts has not
 started: then updates hold candidates.
@@ -31,14 +31,14 @@ from numpy.typing import NDArray
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State, usual_mean
 from flnet.algorithms.secure_sum import (
     CLIP,
+    ArrayEncoder,
     Bits,
-    Contribution,
+    BoundedArray,
+    EncodedUpdate,
     FixedPoint,
     ImpossibleSumError,
     Mean,
     Numbers,
-    Term,
-    Terms,
     check_norm,
     cut_to,
     impossible,
@@ -368,7 +368,7 @@ def groups_rows(schema: Schema) -> bool:
     return len(points.shape) == 2 and counts.shape == points.shape[:1] and kinds == "fi"
 
 
-class ClusterTerms:
+class ClusterEncoder:
     """The common step of k-means as a sum (`flnet.algorithms.secure_sum`): counts, and changes weighted by them.
 
     The vector is the rows of each cluster, as they are, and then rows / most_rows * (centroid - base). Counts are small
@@ -411,14 +411,14 @@ class ClusterTerms:
         self._base = np.asarray(base[CENTROIDS], np.float64)
         self.fixed = FixedPoint(bits, nodes)
         self.bound = clip * max(1.0, float(np.abs(self._base).max(initial=0.0)))
-        terms = {
-            COUNTS: Term(base[COUNTS].shape, most_rows, whole=True),
-            CENTROIDS: Term(self._base.shape, self.bound),
+        arrays = {
+            COUNTS: BoundedArray(base[COUNTS].shape, most_rows, whole=True),
+            CENTROIDS: BoundedArray(self._base.shape, self.bound),
         }
-        self._terms = Terms(terms, self.fixed)
-        self.size = self._terms.size
+        self._encoder = ArrayEncoder(arrays, self.fixed)
+        self.size = self._encoder.size
 
-    def encode(self, update: Mapping[str, Array], examples: int = 0, labels: int = 1) -> Contribution:
+    def encode(self, update: Mapping[str, Array], examples: int = 0, labels: int = 1) -> EncodedUpdate:
         """What a node adds.
 
         Args:
@@ -432,8 +432,8 @@ class ClusterTerms:
         moved: Centroids = np.subtract(update[CENTROIDS], self._base, dtype=np.float64)
         cut = cut_to(moved, self.bound)
         weighted = (counts / self._most_rows)[:, None] * moved
-        numbers = self._terms.encode({COUNTS: counts, CENTROIDS: weighted}).numbers
-        return Contribution(numbers, cut, int(counts.sum()), bool((counts < update[COUNTS]).any()))
+        numbers = self._encoder.encode({COUNTS: counts, CENTROIDS: weighted}).numbers
+        return EncodedUpdate(numbers, cut, int(counts.sum()), bool((counts < update[COUNTS]).any()))
 
     def decode(self, total: Numbers, contributors: int, most_norm: float = math.inf) -> Mean:
         """The common centroids and counts, from the sum of the vectors without masks.
@@ -443,9 +443,9 @@ class ClusterTerms:
             most_norm: of the mean change of all centroids.
 
         Raises:
-            ValueError: the sum is refused, as by `flnet.algorithms.secure_sum.MeanTerms.decode`.
+            ValueError: the sum is refused, as by `flnet.algorithms.secure_sum.MeanEncoder.decode`.
         """
-        sums = self._terms.decode(total, contributors)
+        sums = self._encoder.decode(total, contributors)
         counts = sums[COUNTS]
         if (counts < 0).any():
             raise ImpossibleSumError(impossible(COUNTS))

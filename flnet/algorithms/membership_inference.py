@@ -129,9 +129,7 @@ def _measured(members: Array, others: Array) -> _Measured:
 
 def _of_one(members: Array, others: Array) -> tuple[float, float, float]:
     """The best advantage, that at the mean of the members, and the AUC; both are sorted."""
-    at = np.concatenate(
-        [members, others]
-    )  # every advantage that a threshold can have is that at one of the losses
+    at = np.concatenate([members, others])  # a threshold between two losses does what the lower one does
     hits = np.searchsorted(members, at, "right") / len(members)
     mistakes = np.searchsorted(others, at, "right") / len(others)
     mean = members.mean()

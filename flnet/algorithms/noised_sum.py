@@ -20,10 +20,10 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from flnet.algorithms.differential_privacy import GRID, Words, noised_share, on_grid, share_of_noise
+from flnet.algorithms.differential_privacy import GRID, RandomWords, noised_share, on_grid, share_of_noise
 from flnet.algorithms.secure_sum import (
     Bits,
-    Contribution,
+    EncodedUpdate,
     FixedPoint,
     ImpossibleSumError,
     Mean,
@@ -39,12 +39,10 @@ from flnet.params.arithmetic import Total, longest, weight_names
 from flnet.params.params import Array, Schema
 from flnet.text import Text, text
 
-SPARE = (
-    12  # standard deviations of the noise that fit beside the changes: one is beyond with a chance below 2^-100
-)
-LEAST_SHARE = (
-    4  # units; a sum of such shares is as good as one discrete Gaussian (theorem 1: the difference is below 1e-60)
-)
+# Standard deviations of the noise that fit beside the changes: one is beyond with a chance below 2^-100.
+SPARE = 12
+# Units; a sum of such shares is as good as one discrete Gaussian (theorem 1: the difference is below 1e-60).
+LEAST_SHARE = 4
 _ROOM = 2**31 - 2**16  # for numbers of 64 bits, too; the rest is for what is rounded up
 
 
@@ -131,7 +129,7 @@ class SumGrid:
         return contributors * self.longest + math.sqrt(contributors) * self.share * (math.sqrt(numbers) + SPARE)
 
 
-class NoisedTerms:
+class NoisedMeanEncoder:
     """The mean of models by agg0 as a sum with noise.
 
     The first number of the vector is 1, the weight of each node. Then come all arrays in sorted order of their names: of
@@ -146,7 +144,7 @@ class NoisedTerms:
         members: int,
         threshold: int,
         noise: SumNoise,
-        words: Words,
+        words: RandomWords,
         *,
         bits: Bits = 32,
     ) -> None:
@@ -171,7 +169,7 @@ class NoisedTerms:
         self._schema, self._base, self._words = schema, base, words
         self._names = sorted(schema.specs)
 
-    def encode(self, update: Mapping[str, Array], examples: int = 0, labels: int = 1) -> Contribution:
+    def encode(self, update: Mapping[str, Array], examples: int = 0, labels: int = 1) -> EncodedUpdate:
         """What a node adds, with new noise each time: it must be masked once only.
 
         Args:
@@ -190,7 +188,7 @@ class NoisedTerms:
         for _, place in floats:
             end = start + place.stop - place.start
             numbers[place], start = noised[start:end].astype(self.fixed.signed).view(self.fixed.dtype), end
-        return Contribution(numbers, 0, 1, weight_cut=False)
+        return EncodedUpdate(numbers, 0, 1, weight_cut=False)
 
     def decode(self, total: Numbers, contributors: int, most_norm: float = math.inf) -> Mean:
         """The mean, from the sum of the vectors without masks.

@@ -11,7 +11,7 @@ To add a rule, write its module and add one `RuleEntry` here.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar, get_args
@@ -26,14 +26,14 @@ from flnet.aggregation.median import geometric_median, median
 from flnet.aggregation.screening import clip, composed, cosine
 from flnet.aggregation.trimmed_mean import DEFAULT_PART, trimmed_mean, winsorised_mean
 from flnet.algorithms.apfl import Adaptive
-from flnet.algorithms.differential_privacy import Words
+from flnet.algorithms.differential_privacy import RandomWords
 from flnet.algorithms.fed_prox import Proximal
 from flnet.algorithms.fl_protector import Increment
-from flnet.algorithms.k_means import ClusterTerms, k_means
-from flnet.algorithms.noised_sum import NoisedTerms, SumNoise
+from flnet.algorithms.k_means import ClusterEncoder, k_means
+from flnet.algorithms.noised_sum import NoisedMeanEncoder, SumNoise
 from flnet.algorithms.row_privacy import must_hide_rows
 from flnet.algorithms.scaffold import Controlled, scaffold
-from flnet.algorithms.secure_sum import MeanTerms
+from flnet.algorithms.secure_sum import MeanEncoder
 from flnet.algorithms.wrapper import overrides
 from flnet.params.blob import Memory, fresh
 from flnet.params.params import Params, Schema
@@ -55,6 +55,7 @@ _HOSTILE = "[0-9]{1,3}"
 _COUNT = "[1-9][0-9]{0,2}"
 SECURE, MEANS = "secure", ("agg0", "agg1", "agg2")
 SUMS = (*MEANS, "k-means")  # by which masked updates can be merged
+_SECURE_EXPECTED = "expected secure, secure,agg0, secure,agg1 or secure,agg2"
 _SECURE = f"{SECURE}(:(?P<part>0([.][0-4][0-9]{{0,3}})?)(:(?P<bits>32|64))?)?"
 
 
@@ -190,10 +191,9 @@ def parse_rule(text: str, memory: Memory = fresh) -> AggregationRule:
     Raises:
         ValueError: there is no such rule or filter; says what there is.
     """
-    *filters, rule = (part.strip() for part in text.split(","))
-    masked = [part for part in (*filters, rule) if part.split(":")[0] == SECURE]
-    if masked:
-        return _secure(masked[0], [part for part in (*filters, rule) if part not in masked], memory)
+    *filters, rule = parts = [part.strip() for part in text.split(",")]
+    if any(_is_secure(part) for part in parts):
+        return _secure(parts, memory)
     try:
         if len(filters) > MOST_FILTERS:
             raise ValueError("too many filters")
@@ -203,33 +203,40 @@ def parse_rule(text: str, memory: Memory = fresh) -> AggregationRule:
         raise ValueError(f"expected {_offered()}") from exc
 
 
-def _secure(masked: str, others: list[str], memory: Memory) -> AggregationRule:
+def _is_secure(part: str) -> bool:
+    return part.partition(":")[0] == SECURE
+
+
+def _secure(parts: Sequence[str], memory: Memory) -> AggregationRule:
     """A rule whose updates are masked: "secure", "secure,agg0", "secure:0.25:64,agg2".
 
     Raises:
-        ValueError: the rule needs single updates, or the numbers after "secure" are none.
+        ValueError: the rule needs single updates or is none, or the numbers after "secure" are none.
     """
-    others = others or [USUAL]
-    unfit = [part for part in others if part.split(":")[0] not in SUMS]
-    if len(others) > 1 and not unfit:
-        raise ValueError(f"expected one rule after secure, got {', '.join(others)}")
-    if unfit:
-        raise ValueError(
-            f"{unfit[0]} looks at single updates, and secure sums show none of them, only their sum: expected secure, "
-            "secure,agg0, secure,agg1 or secure,agg2"
-        )
-    rule, found = others[0], re.fullmatch(_SECURE, masked)
+    masked = [part for part in parts if _is_secure(part)]
+    others = [part for part in parts if not _is_secure(part)] or [USUAL]
+    for part in others:
+        name = part.partition(":")[0]
+        if name not in RULES and name not in FILTERS:
+            raise ValueError(f"{part[:60]!r} is no rule: {_SECURE_EXPECTED}")
+        if name not in SUMS:
+            raise ValueError(
+                f"{part[:60]} looks at single updates, and secure sums show none of them, only their sum: "
+                f"{_SECURE_EXPECTED}"
+            )
+    if len(others) > 1 or len(masked) > 1:
+        raise ValueError(f"expected secure once, with one rule, got {', '.join(parts)[:60]}")
+    rule, found = others[0], re.fullmatch(_SECURE, masked[0])
     if not found:
         raise ValueError(
             "expected secure, or secure:0.25:64 with the part of the nodes that may vanish, below 0.5, and the bits of "
-            f"a number, 32 or 64; got {masked[:60]!r}"
+            f"a number, 32 or 64; got {masked[0][:60]!r}"
         )
-    part = float(found["part"]) if found["part"] else Secure().part_away
+    away = float(found["part"]) if found["part"] else Secure().part_away
     # Counts of clusters are small beside the largest that a sum takes, so k-means needs all 64 bits.
-    secure = Secure(part, 64 if found["bits"] == "64" or rule.split(":")[0] == "k-means" else 32)
-    name = f"{SECURE}:{part:.4g}:{secure.bits},{rule}"
-    plain = _made(RULES, rule, memory)
-    return plain._replace(name=name, running=None, secure=secure)
+    secure = Secure(away, 64 if found["bits"] == "64" or rule.split(":")[0] == "k-means" else 32)
+    name = f"{SECURE}:{away:.4g}:{secure.bits},{rule}"
+    return _made(RULES, rule, memory)._replace(name=name, running=None, secure=secure)
 
 
 def _made(entries: Mapping[str, RuleEntry[Made]], text: str, memory: Memory) -> Made:
@@ -245,7 +252,10 @@ def _offered() -> str:
     return f"{', '.join(most)} or {last}, after clip, clip:2.5 or cosine, with commas between"
 
 
-def sum_terms(rule: AggregationRule, schema: Schema, base: Params, nodes: int) -> MeanTerms | ClusterTerms:
+SumEncoder = MeanEncoder | ClusterEncoder | NoisedMeanEncoder
+
+
+def sum_encoder(rule: AggregationRule, schema: Schema, base: Params, nodes: int) -> SumEncoder:
     """How updates become vectors of a secure sum, and their sum a model again.
 
     Args:
@@ -259,20 +269,22 @@ def sum_terms(rule: AggregationRule, schema: Schema, base: Params, nodes: int) -
     assert rule.secure is not None
     name, *arguments = rule.name.rpartition(",")[2].split(":")
     if name == "k-means":
-        return ClusterTerms(schema, base, nodes, float(arguments[0]) if arguments else 1.0, bits=rule.secure.bits)
+        return ClusterEncoder(
+            schema, base, nodes, float(arguments[0]) if arguments else 1.0, bits=rule.secure.bits
+        )
     weighting = next(mean for mean in get_args(Weighting) if mean == name)
-    return MeanTerms(schema, base, nodes, weighting, bits=rule.secure.bits)
+    return MeanEncoder(schema, base, nodes, weighting, bits=rule.secure.bits)
 
 
-def noised_terms(
+def noised_encoder(
     rule: AggregationRule,
     schema: Schema,
     base: Params,
     members: int,
     threshold: int,
     noise: SumNoise,
-    words: Words,
-) -> NoisedTerms:
+    words: RandomWords,
+) -> NoisedMeanEncoder:
     """The same, where all members add noise that hides each of them.
 
     Args:
@@ -286,7 +298,7 @@ def noised_terms(
     assert rule.secure is not None
     if rule.name.rpartition(",")[2] != "agg0":
         raise ValueError(text("noise hides a node in sums by secure,agg0 only; the rule is {rule}", rule.name))
-    return NoisedTerms(schema, base, members, threshold, noise, words, bits=rule.secure.bits)
+    return NoisedMeanEncoder(schema, base, members, threshold, noise, words, bits=rule.secure.bits)
 
 
 def check_rule(text: str) -> str:

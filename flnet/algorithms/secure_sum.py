@@ -5,8 +5,8 @@ what it contributes into whole numbers modulo 2^bits and hides them under masks 
 (`flnet.security.masking`). A sum is all that nodes get to see, so whatever is learnt together has to be a sum:
 
 - Numbers are scaled by an agreed bound and rounded (`FixedPoint`). The scale leaves room for the sum of all nodes.
-- Named arrays become one vector (`Terms`), and sums of such vectors become named sums again.
-- A weighted mean is the sum of weight * change, divided by the sum of the weights (`MeanTerms`). The weight itself is a
+- Named arrays become one vector (`ArrayEncoder`), and sums of such vectors become named sums again.
+- A weighted mean is the sum of weight * change, divided by the sum of the weights (`MeanEncoder`). The weight itself is a
   number of the vector, so nobody sees how many examples a single node has.
 
 Everything is a function of what all nodes know alike, and IEEE 754 fixes each step: nodes with the same sum get the same
@@ -38,9 +38,8 @@ WEIGHT_CAPS: Mapping[Weighting, int] = {"agg0": 1, "agg1": 2**20, "agg2": 2**22}
 """The largest weight of a node: 1, its examples, its examples times its labels."""
 CLIP = 8.0  # times the largest number of an array, or times 1, is how far its numbers may move in a round
 WHOLE_BOUND = 2.0**16  # how far arrays of whole numbers, such as counts of batches, may move at least
-_SHORTENED = (
-    2.0**-10
-)  # part of a norm by which a shortened update may be longer, as its arrays have float32 numbers
+# Part of a norm by which a shortened update may be longer, as its arrays have float32 numbers.
+_SHORTENED = 2.0**-10
 _BLOCK = 65_536  # numbers: half a MiB in float64, as in `flnet.params.arithmetic`
 _EXACT = 53  # bits of a float64
 _LARGEST, _SMALLEST = 2.0**500, 2.0**-500  # of bounds: no step overflows or loses bits
@@ -238,7 +237,7 @@ def blocks_of(size: int) -> Iterator[slice]:
 
 
 @dataclass(frozen=True)
-class Term:
+class BoundedArray:
     """One named array of what a node contributes.
 
     Attributes:
@@ -257,34 +256,34 @@ class Term:
         return math.prod(self.shape)
 
 
-class Terms:
+class ArrayEncoder:
     """Named arrays as one vector for a sum, in the order in which they are named."""
 
-    def __init__(self, terms: Mapping[str, Term], fixed: FixedPoint) -> None:
+    def __init__(self, arrays: Mapping[str, BoundedArray], fixed: FixedPoint) -> None:
         """Lay out the vector.
 
         Args:
-            terms: by name; equal on all nodes, and in an equal order.
+            arrays: by name; equal on all nodes, and in an equal order.
             fixed: how numbers are encoded.
 
         Raises:
             ValueError: a bound is out of range, or whole numbers of this bound could overflow.
         """
-        self.fixed, self._terms, self._places, size = fixed, dict(terms), dict[str, slice](), 0
-        for name, term in terms.items():
-            check_bound(term.bound)
-            if term.whole and term.bound > fixed.most_whole:
+        self.fixed, self._arrays, self._places, size = fixed, dict(arrays), dict[str, slice](), 0
+        for name, array in arrays.items():
+            check_bound(array.bound)
+            if array.whole and array.bound > fixed.most_whole:
                 raise ValueError(
                     text(
                         "{name}: whole numbers up to {bound} from {count} nodes do not fit in {bits} bits",
                         repr(name),
-                        f"{term.bound:.0f}",
+                        f"{array.bound:.0f}",
                         fixed.nodes,
                         fixed.bits,
                     )
                 )
-            self._places[name] = slice(size, size + term.size)
-            size += term.size
+            self._places[name] = slice(size, size + array.size)
+            size += array.size
         self.size = size
 
     def encode(self, arrays: Mapping[str, Array]) -> Encoded:
@@ -293,30 +292,30 @@ class Terms:
         Raises:
             ValueError: names or shapes differ, or a number is not finite.
         """
-        if arrays.keys() != self._terms.keys():
-            raise ValueError(text("arrays {found}; expected {expected}", sorted(arrays), sorted(self._terms)))
+        if arrays.keys() != self._arrays.keys():
+            raise ValueError(text("arrays {found}; expected {expected}", sorted(arrays), sorted(self._arrays)))
         numbers, cut = np.zeros(self.size, self.fixed.dtype), 0
-        for name, term in self._terms.items():
+        for name, array in self._arrays.items():
             values, out = np.asarray(arrays[name]), numbers[self._places[name]]
-            if values.shape != term.shape:
+            if values.shape != array.shape:
                 raise ValueError(
                     text(
                         "{name} has shape {shape}; expected {expected}",
                         repr(name),
                         list(values.shape),
-                        list(term.shape),
+                        list(array.shape),
                     )
                 )
-            if term.whole:
-                cut += self._encode_whole(values, term, out)
+            if array.whole:
+                cut += self._encode_whole(values, array, out)
             else:
-                cut += self.fixed.encode(values, term.bound, out=out).cut
+                cut += self.fixed.encode(values, array.bound, out=out).cut
         return Encoded(numbers, cut)
 
-    def _encode_whole(self, values: Array, term: Term, out: Numbers) -> int:
+    def _encode_whole(self, values: Array, array: BoundedArray, out: Numbers) -> int:
         if values.dtype.kind not in "iu":
             raise ValueError(text("numbers of {dtype}; expected whole numbers", values.dtype))
-        kept = np.clip(values, -int(term.bound), int(term.bound))
+        kept = np.clip(values, -int(array.bound), int(array.bound))
         np.copyto(out.view(self.fixed.signed), np.ravel(kept), casting="unsafe")
         return int(np.count_nonzero(kept != values))
 
@@ -333,15 +332,15 @@ class Terms:
         """
         check_sum(total, self.size, self.fixed, contributors)
         sums: dict[str, Array] = {}
-        for name, term in self._terms.items():
-            part = total[self._places[name]].reshape(term.shape)
-            most = int(term.bound) if term.whole else self.fixed.unit
+        for name, array in self._arrays.items():
+            part = total[self._places[name]].reshape(array.shape)
+            most = int(array.bound) if array.whole else self.fixed.unit
             if beyond(part.view(self.fixed.signed), contributors * most):
                 raise ImpossibleSumError(impossible(name))
             sums[name] = (
                 part.view(self.fixed.signed).astype(np.int64)
-                if term.whole
-                else self.fixed.decode(part, term.bound)
+                if array.whole
+                else self.fixed.decode(part, array.bound)
             )
         return sums
 
@@ -403,7 +402,7 @@ def weight_of(weighting: Weighting, examples: int, labels: int = 1) -> int:
     return examples * labels if weighting == "agg2" else examples
 
 
-class Contribution(NamedTuple):
+class EncodedUpdate(NamedTuple):
     """What a node adds to a sum.
 
     Attributes:
@@ -436,7 +435,7 @@ class Mean(NamedTuple):
     error: float
 
 
-class MeanTerms:
+class MeanEncoder:
     """The mean of models by agg0, agg1 or agg2 as a sum.
 
     The first number of the vector is the weight w, as it is. Then come all arrays in sorted order of their names:
@@ -481,7 +480,7 @@ class MeanTerms:
         self.bounds = {name: _bound(spec, base[name], clip) for name, spec in self._specs.items()}
         self.size = 1 + schema.numbers
 
-    def encode(self, update: Mapping[str, Array], examples: int, labels: int = 1) -> Contribution:
+    def encode(self, update: Mapping[str, Array], examples: int, labels: int = 1) -> EncodedUpdate:
         """What a node adds: its update, weighted.
 
         Args:
@@ -506,7 +505,7 @@ class MeanTerms:
                 share=weight / self.cap,
                 out=numbers[place],
             ).cut
-        return Contribution(numbers, cut, weight, weight < wanted)
+        return EncodedUpdate(numbers, cut, weight, weight < wanted)
 
     def error(self, weight: int) -> float:
         """How far a number of the mean may be from that of exact arithmetic if the weights add up to `weight`."""

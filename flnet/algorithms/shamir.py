@@ -89,9 +89,8 @@ def value_at(x: int, points: Mapping[int, int]) -> int:
     return sum(weight * value for weight, value in zip(weights, points.values(), strict=True)) % PRIME
 
 
-@lru_cache(
-    maxsize=1024
-)  # the holders of all secrets of a sum are mostly the same, and the work grows with their square
+# The holders of all secrets of a sum are mostly the same, and the work grows with their square.
+@lru_cache(maxsize=1024)
 def _weights(x: int, places: tuple[int, ...]) -> tuple[int, ...]:
     """What the value at each place counts for the value at x (Lagrange)."""
     weights = []

@@ -34,10 +34,13 @@ LOG_LINES = 15  # of a dead node's log that are shown
 # What a person may want to set for all nodes; every other variable is left over from something else.
 KEPT_SETTINGS = (
     "datasets_path", "data_partition", "trainers_path", "logging_level", "compute", "compute_threads", "device",
-    "aggregation", "local_training", "personal_model", "model_choice", "leave_one_out", "seed", "wire",
+    "aggregation", "clip_norm", "max_update_norm", "max_staleness", "rounds", "participation", "min_participants",
+    "local_training", "local_epochs", "local_batch_size", "max_training_seconds", "max_peer_epochs",
+    "max_peer_batch_size", "max_peer_batches", "max_peer_learning_rate", "personal_model", "model_choice",
+    "leave_one_out", "seed", "wire", "privacy", "privacy_rounds", "privacy_budget",
     "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",
     "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path", "mesh_key", "mesh_key_file",
-    "other_mesh_key", "other_mesh_key_file", "mesh_mode", "mesh_name", "privacy", "privacy_rounds", "privacy_budget",
+    "other_mesh_key", "other_mesh_key_file", "mesh_mode", "mesh_name",
 )  # fmt: skip
 
 
@@ -127,10 +130,14 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a node of the demo, with only those settings that may apply to all nodes.
 
     Raises:
-        StartError: they would have to be of a pinned mesh.
+        StartError: they would have to be of a pinned mesh, or have no common rounds.
     """
     if environ.get(variable_name("mesh_mode")) == "pinned":
         raise StartError("nodes of a demo have nobody who accepts their keys: leave FLNET_MESH_MODE=pinned away")
+    if environ.get(variable_name("rounds")) == "asynchronous":
+        raise StartError(
+            "a demo waits for rounds that all nodes do together: leave FLNET_ROUNDS=asynchronous away"
+        )
     kept = {variable_name(name) for name in KEPT_SETTINGS}
     prefix = variable_name("")
     clean = {name: value for name, value in environ.items() if not name.startswith(prefix) or name in kept}

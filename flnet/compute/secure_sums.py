@@ -9,11 +9,10 @@ from collections.abc import Callable
 import numpy as np
 
 from flnet.aggregation.base import AggregationRule, Merged
-from flnet.algorithms.differential_privacy import Words
-from flnet.algorithms.k_means import ClusterTerms
-from flnet.algorithms.noised_sum import NoisedTerms, SumNoise
-from flnet.algorithms.registry import noised_terms, sum_terms
-from flnet.algorithms.secure_sum import MeanTerms, Numbers
+from flnet.algorithms.differential_privacy import RandomWords
+from flnet.algorithms.noised_sum import NoisedMeanEncoder, SumNoise
+from flnet.algorithms.registry import SumEncoder, noised_encoder, sum_encoder
+from flnet.algorithms.secure_sum import Numbers
 from flnet.errors import FlnetError, PeerError
 from flnet.params.params import Params, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Average, SecureStep
@@ -36,7 +35,8 @@ from flnet.protocol.secure_sum import (
 )
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.model import MASKED
-from flnet.security.masking import Group, Public, Revealed, SumSecrets, bound_to, unmask
+from flnet.security.masking import MaskingGroup, Public, Revealed, SumSecrets, bound_to, unmask
+from flnet.security.noise import system_words
 from flnet.text import joined, text
 
 KEPT = 4  # attempts of a job whose secrets are held; those of earlier ones are forgotten
@@ -50,17 +50,15 @@ class SecureSums:
         me: PeerId,
         mesh: str,
         random: Callable[[int], bytes] = secrets.token_bytes,
-        words: Words | None = None,
+        words: RandomWords = system_words,
     ) -> None:
         """Args:
         mesh: its name, to which keys are bound.
         random: source of secret bytes.
-        words: of which noise is made; None: of secret bytes.
+        words: of which noise is made.
         """
-        self._words = words or (lambda count: np.frombuffer(bytearray(random(8 * count)), np.uint64))
-        self._me, self._mesh, self._random = me, mesh, random
+        self._me, self._mesh, self._random, self._words = me, mesh, random, words
         self._secrets: dict[TrainerId, dict[tuple[RoundKey, int], SumSecrets]] = {}
-        self._sizes: dict[tuple[TrainerId, RoundKey, int], tuple[int, int]] = {}  # members, and the threshold
 
     def perform(
         self,
@@ -104,7 +102,7 @@ class SecureSums:
         """
         opened = effect.opened
         assert opened is not None and rule.secure is not None
-        group = Group(
+        group = MaskingGroup(
             self._context(trainer, effect.key, opened.attempt),
             {peer: Public.read(words) for peer, words in opened.members.items()},
             opened.threshold,
@@ -114,11 +112,11 @@ class SecureSums:
             np.add(total, update.params[MASKED], out=total)
         unmasked = unmask(total, group, opened.contributors, _revealed(opened))
         size = len(opened.members), opened.threshold
-        terms = self._terms(schema, rule, opened.base, size, noise)
-        mean = terms.decode(unmasked.numbers[: terms.size], len(opened.contributors), most_norm)
+        encoder = self._encoder(schema, rule, opened.base, size, noise)
+        mean = encoder.decode(unmasked.numbers[: encoder.size], len(opened.contributors), most_norm)
         suspects = ", ".join(sorted(unmasked.suspects))
         notes = [text("shares that do not fit came of {names}", suspects)] if suspects else []
-        notes += [terms.words] if isinstance(terms, NoisedTerms) else []
+        notes += [encoder.words] if isinstance(encoder, NoisedMeanEncoder) else []
         return Merged(mean.params, note=joined(notes) if notes else "")
 
     def _do(
@@ -136,7 +134,7 @@ class SecureSums:
             held[place] = drawn
             while len(held) > KEPT:
                 del held[next(iter(held))]
-            return KeysDrawn(drawn.public.words)
+            return KeysDrawn(drawn.public.encoded)
         own = self._secrets.get(trainer, {}).get(place)
         if own is None:
             return StepFailed(text("the secrets of this sum are not held any more"))
@@ -144,7 +142,6 @@ class SecureSums:
             case MakeShares(members, threshold):
                 publics: dict[str, Public] = {peer: Public.read(words) for peer, words in members.items()}
                 made = own.shares_for(publics, threshold)
-                self._sizes[trainer, *place] = len(members), threshold
                 return SharesMade({PeerId(peer): _text(share) for peer, share in made.items()})
             case TakeShares(sender, shares):
                 try:
@@ -153,39 +150,38 @@ class SecureSums:
                     return SharesTaken(sender, str(exc))
                 return SharesTaken(sender)
             case MaskUpdate() as request:
-                terms = self._terms(schema, rule, request.base, self._sizes[trainer, *place], noise)
-                return self._mask(own, request, schema, terms)
+                size = len(own.group.names), own.group.threshold
+                encoder = self._encoder(schema, rule, request.base, size, noise)
+                return self._mask(own, request, schema, encoder)
             case RevealShares(contributors):
                 given = own.reveal(contributors)
                 return SharesRevealed({PeerId(peer): _text(revealed.share) for peer, revealed in given.items()})
         return StepFailed("unknown")
 
-    def _terms(
+    def _encoder(
         self,
         schema: Schema,
         rule: AggregationRule,
         base: Params,
         size: tuple[int, int],
         noise: SumNoise | None,
-    ) -> MeanTerms | ClusterTerms | NoisedTerms:
+    ) -> SumEncoder:
         if noise is None:
-            return sum_terms(rule, schema, base, size[0])
-        return noised_terms(rule, schema, base, *size, noise, self._words)
+            return sum_encoder(rule, schema, base, size[0])
+        return noised_encoder(rule, schema, base, *size, noise, self._words)
 
     @staticmethod
-    def _mask(
-        own: SumSecrets, request: MaskUpdate, schema: Schema, terms: MeanTerms | ClusterTerms | NoisedTerms
-    ) -> UpdateMasked:
-        contribution = terms.encode(request.params, request.examples, request.labels)
+    def _mask(own: SumSecrets, request: MaskUpdate, schema: Schema, encoder: SumEncoder) -> UpdateMasked:
+        encoded = encoder.encode(request.params, request.examples, request.labels)
         notes = []
-        if contribution.cut:
-            notes.append(text("{count} numbers of the update were out of range and were cut", contribution.cut))
-        if contribution.weight_cut:
-            most = text("the update counts for {count}, the most that a sum takes of a node", contribution.weight)
+        if encoded.cut:
+            notes.append(text("{count} numbers of the update were out of range and were cut", encoded.cut))
+        if encoded.weight_cut:
+            most = text("the update counts for {count}, the most that a sum takes of a node", encoded.weight)
             notes.append(most)
-        numbers = contribution.numbers
-        if terms.size < 1 + schema.numbers:  # all masked updates of a model have one form
-            numbers = np.append(numbers, np.zeros(1 + schema.numbers - terms.size, numbers.dtype))
+        numbers = encoded.numbers
+        if encoder.size < 1 + schema.numbers:  # all masked updates of a model have one form
+            numbers = np.append(numbers, np.zeros(1 + schema.numbers - encoder.size, numbers.dtype))
         params = Params({MASKED: own.mask(numbers)})
         assert params.digest  # computed here, where it does not hold up the event loop
         return UpdateMasked(params, joined(notes) if notes else "")
@@ -197,7 +193,6 @@ class SecureSums:
         held = self._secrets.get(trainer, {})
         for place in [place for place in held if place[0] == key]:
             del held[place]
-            self._sizes.pop((trainer, *place), None)
 
 
 def _revealed(opened: OpenedSum) -> dict[str, dict[str, Revealed]]:

@@ -6,19 +6,15 @@ import asyncio
 import base64
 import hashlib
 import math
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running, note_of_lateness
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
-from flnet.algorithms.differential_privacy import Words, released
+from flnet.algorithms.differential_privacy import RandomWords, released
 from flnet.algorithms.noised_sum import SumNoise
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import ImpossibleSumError
@@ -72,9 +68,10 @@ from flnet.protocol.events import (
     TrainingFailed,
     VerticalFailed,
 )
-from flnet.protocol.updates import Contribution, Release, RoundKey, Update
+from flnet.protocol.updates import Contribution, NoisyRelease, RoundKey, Update
 from flnet.rounds.base import AnyJob
 from flnet.rounds.privacy_plan import PrivacyPlan
+from flnet.security.noise import system_words
 from flnet.security.signatures import NodeKey
 from flnet.text import joined, text
 from flnet.trainer import Fit, RowPrivacy
@@ -94,11 +91,6 @@ class _Sum:
     screening: Screening
     failure: Exception | None = None
     is_second: bool = False  # in place of one that held what does not count
-
-
-def system_words(count: int) -> NDArray[np.uint64]:
-    """Words (count,) of the operating system's random numbers, which no seed and no earlier word tells anything of."""
-    return np.frombuffer(bytearray(secrets.token_bytes(8 * count)), np.uint64)
 
 
 class _SpoiltError(Exception):
@@ -135,7 +127,7 @@ class ComputeTasks:
         bounds: Bounds = USUAL,
         signer: NodeKey | None = None,
         mesh: str = DEFAULT_MESH,
-        words: Words = system_words,
+        words: RandomWords = system_words,
     ) -> None:
         """Args:
         rule: of all trainers that declare none of their own, and for which no person chose another one.
@@ -172,11 +164,12 @@ class ComputeTasks:
         """Train and measure."""
         started = time.monotonic()
         self._training[trainer] = effect.key
-        plan = self._job_of(trainer).settings.rules.privacy
+        settings = self._job_of(trainer).settings
+        plan, declared = settings.rules.privacy, settings.declaration
         try:
             seed = round_seed(self._seed, effect.key, self._me)
             hyper = effect.hyper.model_copy(update=self._own_hyper)
-            release = None if plan is None else plan.release(hyper, self._rows(trainer))
+            release = None if plan is None else plan.release(hyper, declared.training_rows if declared else 0)
             rows = _row_privacy(plan, release)
             request = FitRequest(effect.params, hyper, seed, effect.key.number, rows)
             fit, score = await self._queue.call(trainer, request)
@@ -367,11 +360,6 @@ class ComputeTasks:
         job = self._job_of(trainer)
         return Screening(self._bounds, job.screened_from, job.held.schema, self._rule(trainer).needs_base)
 
-    def _rows(self, trainer: TrainerId) -> int:
-        """How many rows this node trains on; 0 if the trainer does not say."""
-        declared = self._job_of(trainer).settings.declaration
-        return int(declared.data.get("rows", {}).get("train", 0)) if declared else 0
-
     def _to_send(
         self,
         trainer: TrainerId,
@@ -434,14 +422,14 @@ class ComputeTasks:
         return self._merging.setdefault(trainer, asyncio.Lock())
 
 
-def _row_privacy(plan: PrivacyPlan | None, release: Release | None) -> RowPrivacy | None:
+def _row_privacy(plan: PrivacyPlan | None, release: NoisyRelease | None) -> RowPrivacy | None:
     """How a training is to hide each row; None if it need not."""
     if plan is None or release is None or plan.privacy.level != "rows":
         return None
     return RowPrivacy(release.noise_multiplier, plan.privacy.clip)
 
 
-def _noise(plan: PrivacyPlan | None, release: Release | None) -> tuple[float, float] | None:
+def _noise(plan: PrivacyPlan | None, release: NoisyRelease | None) -> tuple[float, float] | None:
     """Clip and noise multiplier of a whole update that is to hide all rows of this node; None if it need not."""
     if plan is None or release is None or plan.privacy.level != "node":
         return None

@@ -29,8 +29,8 @@ from flnet.experiments.sigmoid_network import (
     Model,
     Numbers,
     RowErrors,
+    forward,
     gradient_of,
-    passed,
     row_errors,
 )
 
@@ -41,7 +41,7 @@ SSIM_DEVIATION = 1.5  # pixels, of the window in which images are compared
 SSIM_CONSTANTS = (0.01**2, 0.03**2)  # for pixels in [0, 1]
 
 
-def one_image(seen: Model) -> Numbers:
+def image_in_closed_form(seen: Model) -> Numbers:
     """The image behind the gradient of one image, (d,): the first layer's gradient over that of its biases.
 
     Each hidden neuron gives the image by itself; the least squares weigh them by their errors. Where there is more
@@ -52,14 +52,14 @@ def one_image(seen: Model) -> Numbers:
     return np.asarray(seen["hidden.weight"] @ errors / square) if square else np.zeros(len(seen["hidden.weight"]))
 
 
-def guessed_labels(model: Model, seen: Model, count: int, images: Numbers) -> NDArray[np.int64]:
+def guess_labels(model: Model, seen: Model, count: int, images: Numbers) -> NDArray[np.int64]:
     """The labels of a batch, in rising order, (count,).
 
     Args:
         seen: the mean gradient of the batch.
         images: some like those of the batch, (m, d), to know what the model says of such; random ones will do.
     """
-    expected = passed(model, images).probabilities.mean(axis=0)
+    expected = forward(model, images).probabilities.mean(axis=0)
     shares = np.maximum(expected - seen["output.bias"], 1e-12)  # noise can make them anything
     shares *= count / shares.sum()
     found = np.floor(shares).astype(np.int64)
@@ -67,25 +67,25 @@ def guessed_labels(model: Model, seen: Model, count: int, images: Numbers) -> ND
     return np.repeat(np.arange(len(found)), found)
 
 
-class Match(NamedTuple):
+class GradientMatch(NamedTuple):
     """Half the squared distance of two gradients, and its derivative by the images, (n, d)."""
 
     distance: float
     slope: Numbers
 
 
-def match(model: Model, images: Numbers, targets: Numbers, seen: Mapping[str, Numbers]) -> Match:
+def gradient_match(model: Model, images: Numbers, targets: Numbers, seen: Mapping[str, Numbers]) -> GradientMatch:
     """How far the mean gradient of these images is from the one that was seen.
 
     Args:
         targets: (n, k) probabilities of the classes as labels.
     """
     count, hidden_weight, output_weight = len(images), model["hidden.weight"], model["output.weight"]
-    through = passed(model, images)
-    h, p = through
+    outputs = forward(model, images)
+    h, p = outputs
     rising = h * (1 - h)  # derivative of the sigmoid
     # Mean: the errors of the summed loss over the number of images.
-    errors = row_errors(model, through, targets)
+    errors = row_errors(model, outputs, targets)
     back, error = errors.hidden / count, errors.output / count
     own = gradient_of(images, h, RowErrors(back, error))
     rest = {name: own[name] - seen[name] for name in NAMES}
@@ -96,10 +96,10 @@ def match(model: Model, images: Numbers, targets: Numbers, seen: Mapping[str, Nu
     by_scores = p * (by_error - (p * by_error).sum(axis=1, keepdims=True)) / count
     by_hidden = error @ rest["output.weight"].T + by_scores @ output_weight.T
     by_inputs = by_hidden * rising + by_back * (error @ output_weight.T) * rising * (1 - 2 * h)
-    return Match(distance, back @ rest["hidden.weight"].T + by_inputs @ hidden_weight.T)
+    return GradientMatch(distance, back @ rest["hidden.weight"].T + by_inputs @ hidden_weight.T)
 
 
-def many_images(
+def search_images(
     model: Model, seen: Model, labels: NDArray[np.integer], chance: np.random.Generator, steps: int = STEPS
 ) -> Numbers:
     """Images whose mean gradient is the one that was seen, (n, d), as far as they are found.
@@ -115,7 +115,7 @@ def many_images(
     factor = 1 / max(sum(float(np.vdot(array, array)) for array in seen.values()), np.finfo(float).tiny)
 
     def distance(flat: Numbers) -> tuple[float, Numbers]:
-        found = match(model, flat.reshape(start.shape), targets, seen)
+        found = gradient_match(model, flat.reshape(start.shape), targets, seen)
         return factor * found.distance, factor * found.slope.ravel()
 
     done = scipy_part("optimize").minimize(

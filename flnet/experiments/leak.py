@@ -23,22 +23,22 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flnet.algorithms.differential_privacy import Privacy, Words, released, row_schedule
+from flnet.algorithms.differential_privacy import Level, Privacy, released, row_schedule, words_of
 from flnet.algorithms.membership_inference import membership, row_losses
-from flnet.algorithms.secure_sum import MeanTerms
+from flnet.algorithms.secure_sum import MeanEncoder
 from flnet.compute.privacy_accounting import multiplier_for
 from flnet.datasets.labelled import Labelled
-from flnet.experiments.gradient_inversion import guessed_labels, likeness, many_images, one_image, ssim
+from flnet.experiments.gradient_inversion import guess_labels, image_in_closed_form, likeness, search_images, ssim
 from flnet.experiments.shadow_models import Confidences, ShadowAttack
 from flnet.experiments.sigmoid_network import (
     NAMES,
     Model,
     Numbers,
+    forward,
     gradient,
     initial,
     noisy_gradient,
-    passed,
-    trained,
+    train,
 )
 from flnet.params.params import Params, Schema
 from flnet.trainer import RowPrivacy
@@ -67,8 +67,8 @@ class Mechanism:
         return self.summed or NODES
 
 
-def _noise(level: str, epsilon: float) -> Privacy:
-    return Privacy("node" if level == "node" else "rows", epsilon, DELTA)
+def _noise(level: Level, epsilon: float) -> Privacy:
+    return Privacy(level, epsilon, DELTA)
 
 
 MECHANISMS = (
@@ -106,28 +106,28 @@ class Scale:
 QUICK = Scale(rows=30, rounds=1, epochs=3, shadows=1, batches=(1, 2))
 
 
-class Mesh(NamedTuple):
+class MeshRows(NamedTuple):
     """The rows of one mesh: those on which each node trains, and for each as many on which nobody does."""
 
     parts: Sequence[Labelled]
     others: Sequence[Labelled]
 
 
-class Seen(NamedTuple):
+class ObservedModel(NamedTuple):
     """A model that the attacker saw, and the rows on which it was trained, as far as they are one node's."""
 
     model: Model
     rows: Labelled
 
 
-class Outcome(NamedTuple):
+class TrainedMesh(NamedTuple):
     """What a mesh learnt in its rounds."""
 
-    seen: Sequence[Seen]
+    seen: Sequence[ObservedModel]
     common: Model
 
 
-class Leaked(NamedTuple):
+class MembershipFigures(NamedTuple):
     """Figures of membership inference, means over the nodes; see `flnet.algorithms.membership_inference`.
 
     Attributes:
@@ -142,7 +142,7 @@ class Leaked(NamedTuple):
     shadow: float
 
 
-class Inverted(NamedTuple):
+class InversionFigures(NamedTuple):
     """How well images are recovered from one step.
 
     Attributes:
@@ -165,7 +165,7 @@ def scaled(rows: Labelled) -> Labelled:
     return Labelled(rows.x.reshape(len(rows), -1) / 255.0, rows.y.astype(np.int64))
 
 
-def dealt(rows: Labelled, seed: int, scale: Scale) -> list[Mesh]:
+def deal_rows(rows: Labelled, seed: int, scale: Scale) -> list[MeshRows]:
     """Images of bytes, as rows for the attacked mesh and for each that the attacker simulates, no row twice.
 
     Raises:
@@ -177,7 +177,7 @@ def dealt(rows: Labelled, seed: int, scale: Scale) -> list[Mesh]:
         raise ValueError(f"{len(rows)} rows; expected at least {meshes * 2 * NODES}")
     order = np.random.default_rng(seed).permutation(len(rows))[: meshes * 2 * NODES * count]
     parts = [[scaled(rows.take(numbers)) for numbers in mesh] for mesh in order.reshape(meshes, 2 * NODES, count)]
-    return [Mesh(mesh[:NODES], mesh[NODES:]) for mesh in parts]
+    return [MeshRows(mesh[:NODES], mesh[NODES:]) for mesh in parts]
 
 
 def multiplier(mechanism: Mechanism, rows: int, scale: Scale) -> float:
@@ -208,25 +208,21 @@ def sent(mechanism: Mechanism, base: Model, learnt: Model, noise: float, chance:
     if mechanism.privacy is None or mechanism.privacy.level != "node":
         return learnt
     part = noise / max(1, mechanism.summed) ** 0.5
-    return dict(released(base, Params(learnt), mechanism.privacy.clip, part, _words(chance)))
-
-
-def _words(chance: np.random.Generator) -> Words:
-    return lambda count: chance.integers(0, 2**64, count, np.uint64)
+    return dict(released(base, Params(learnt), mechanism.privacy.clip, part, words_of(chance)))
 
 
 def mean_of(mechanism: Mechanism, base: Model, updates: Sequence[Model]) -> Model:
     """The mean of updates with equal weights; that of a secure sum in its fixed-point numbers."""
     if not mechanism.summed:
         return {name: np.mean([update[name] for update in updates], axis=0) for name in NAMES}
-    terms = MeanTerms(Schema.of(Params(base)), base, len(updates), "agg0")
-    vectors = [terms.encode(update, 1).numbers for update in updates]
-    return dict(terms.decode(np.sum(vectors, axis=0, dtype=vectors[0].dtype), len(updates)).params)
+    encoder = MeanEncoder(Schema.of(Params(base)), base, len(updates), "agg0")
+    vectors = [encoder.encode(update, 1).numbers for update in updates]
+    return dict(encoder.decode(np.sum(vectors, axis=0, dtype=vectors[0].dtype), len(updates)).params)
 
 
 def run_mesh(
     mechanism: Mechanism, parts: Sequence[Labelled], scale: Scale, chance: np.random.Generator
-) -> Outcome:
+) -> TrainedMesh:
     """Train in rounds; what is seen is that of the last one."""
     parts, noise = parts[: mechanism.nodes], multiplier(mechanism, len(parts[0]), scale)
     privacy, common = row_privacy(mechanism, noise), initial(0, SIDE**2, scale.hidden, CLASSES)
@@ -234,52 +230,55 @@ def run_mesh(
     for _ in range(scale.rounds):
         base = common
         learnt = (
-            trained(base, part.x, part.y, chance, scale.epochs, scale.rate, scale.batch, privacy) for part in parts
+            train(base, part.x, part.y, chance, scale.epochs, scale.rate, scale.batch, privacy) for part in parts
         )
         updates = [sent(mechanism, base, model, noise, chance) for model in learnt]
         common = mean_of(mechanism, base, updates)
     models = [common] * len(parts) if mechanism.summed else updates
-    return Outcome([Seen(*pair) for pair in zip(models, parts, strict=True)], common)
+    return TrainedMesh([ObservedModel(*pair) for pair in zip(models, parts, strict=True)], common)
 
 
-def confidences(seen: Seen, others: Labelled) -> Confidences:
+def confidences(seen: ObservedModel, others: Labelled) -> Confidences:
     """What a model says of the rows of its node, and of as many others."""
     x, y = np.concatenate([seen.rows.x, others.x]), np.concatenate([seen.rows.y, others.y])
-    return Confidences(passed(seen.model, x).probabilities, y, np.arange(len(y)) < len(seen.rows))
+    return Confidences(forward(seen.model, x).probabilities, y, np.arange(len(y)) < len(seen.rows))
 
 
-def leaked(mechanism: Mechanism, meshes: Sequence[Mesh], tests: Labelled, scale: Scale, seed: int) -> Leaked:
+def attack_by_membership(
+    mechanism: Mechanism, meshes: Sequence[MeshRows], tests: Labelled, scale: Scale, seed: int
+) -> MembershipFigures:
     """Attack the first mesh by membership inference.
 
     Args:
         meshes: the attacked one, and those of the attacker.
         tests: rows on which nobody trained, for the accuracy.
     """
-    told: list[list[Confidences]] = []
+    answers: list[list[Confidences]] = []  # by mesh and node
     accuracy = 0.0
     for place, mesh in enumerate(meshes):
         run = run_mesh(mechanism, mesh.parts, scale, np.random.default_rng([seed, place]))
-        told.append([confidences(*pair) for pair in zip(run.seen, mesh.others, strict=False)])
+        answers.append([confidences(*pair) for pair in zip(run.seen, mesh.others, strict=False)])
         if place == 0:
-            right = passed(run.common, tests.x).probabilities.argmax(axis=1) == tests.y
+            right = forward(run.common, tests.x).probabilities.argmax(axis=1) == tests.y
             accuracy = float(right.mean())
-    attack = ShadowAttack(Confidences.together([rows for parts in told[1:] for rows in parts]))
-    found = []
-    for rows in told[0]:
+    attacked, shadows = answers[0], answers[1:]
+    attack = ShadowAttack(Confidences.together([rows for nodes in shadows for rows in nodes]))
+    by_loss = []
+    for rows in attacked:
         losses = row_losses(rows.probabilities, rows.labels)
-        found.append(membership(losses[rows.seen], losses[~rows.seen]))
-    return Leaked(
+        by_loss.append(membership(losses[rows.seen], losses[~rows.seen]))
+    return MembershipFigures(
         accuracy,
-        fmean(one.advantage for one in found),
-        fmean(one.by_mean for one in found),
-        fmean(one.auc for one in found),
-        fmean(map(attack.advantage, told[0])),
+        fmean(figures.advantage for figures in by_loss),
+        fmean(figures.by_mean for figures in by_loss),
+        fmean(figures.auc for figures in by_loss),
+        fmean(map(attack.advantage, attacked)),
     )
 
 
-def inverted(
+def attack_by_inversion(
     mechanism: Mechanism, parts: Sequence[Labelled], known: Labelled, noise: float, scale: Scale, seed: int
-) -> Inverted:
+) -> InversionFigures:
     """Attack one step of training by gradient inversion.
 
     Args:
@@ -293,23 +292,23 @@ def inverted(
     moved = mean_of(mechanism, base, updates)
     seen = {name: (base[name] - moved[name]) / scale.rate for name in NAMES}
     total, truth = count * len(parts), np.concatenate([part.y for part in parts])
-    labels = guessed_labels(base, seen, total, known.x[:LIKE])
-    guesses = _images(many_images(base, seen, labels, chance))
-    closed = _images(one_image(seen)[None])
+    labels = guess_labels(base, seen, total, known.x[:LIKE])
+    guesses = _images(search_images(base, seen, labels, chance))
+    closed = _images(image_in_closed_form(seen)[None])
     return _compared(parts[0], guesses, closed, _agreeing(labels, truth) / total)
 
 
-def guessed_without(rows: Labelled, known: Labelled) -> Inverted:
+def guess_without_update(rows: Labelled, known: Labelled) -> InversionFigures:
     """The guess of an attacker who sees no update, but is told the labels: the mean image of each class."""
     guesses = _images(np.stack([known.x[known.y == label].mean(axis=0) for label in rows.y]))
     return _compared(rows, guesses, guesses, 1.0)
 
 
-def _compared(rows: Labelled, guesses: Numbers, closed: Numbers, labels: float) -> Inverted:
+def _compared(rows: Labelled, guesses: Numbers, closed: Numbers, labels: float) -> InversionFigures:
     images = _images(rows.x)
     alike = likeness(images, guesses)
     best = float(ssim(images[:, None], np.clip(closed, 0, 1)[None]).max())
-    return Inverted(alike.ssim, alike.psnr, labels, best, images, np.clip(guesses[alike.pairs], 0, 1))
+    return InversionFigures(alike.ssim, alike.psnr, labels, best, images, np.clip(guesses[alike.pairs], 0, 1))
 
 
 def _stepped(
@@ -332,5 +331,5 @@ def _images(rows: Numbers) -> Numbers:
 
 def _agreeing(guess: NDArray[np.int64], truth: NDArray[np.int64]) -> int:
     """How many labels two lists have in common, each as often as it is in both."""
-    one, other = (np.bincount(labels, minlength=CLASSES) for labels in (guess, truth))
-    return int(np.minimum(one, other).sum())
+    counts = (np.bincount(labels, minlength=CLASSES) for labels in (guess, truth))
+    return int(np.minimum(*counts).sum())

@@ -27,14 +27,14 @@ from flnet.experiments.leak import (
     MECHANISMS,
     NODES,
     QUICK,
-    Inverted,
-    Leaked,
+    InversionFigures,
     Mechanism,
+    MembershipFigures,
     Scale,
-    dealt,
-    guessed_without,
-    inverted,
-    leaked,
+    attack_by_inversion,
+    attack_by_membership,
+    deal_rows,
+    guess_without_update,
     multiplier,
     scaled,
 )
@@ -55,7 +55,7 @@ Write = Callable[[str], object]
 
 
 @dataclass(frozen=True)
-class Rows:
+class AttackedRows:
     """What is attacked: training rows and test rows as bytes, and where they are from."""
 
     train: Labelled
@@ -63,11 +63,11 @@ class Rows:
     source: str
 
 
-class Found(NamedTuple):
+class MechanismFigures(NamedTuple):
     """The figures of one mechanism with one seed."""
 
-    leaked: Leaked
-    inverted: Sequence[Inverted]
+    membership: MembershipFigures
+    inversions: Sequence[InversionFigures]
 
 
 def main(settings: Settings, folder: Path, write: Write, *, seeds: int | None = None, quick: bool = False) -> None:
@@ -93,11 +93,12 @@ def main(settings: Settings, folder: Path, write: Write, *, seeds: int | None = 
         drawn = _draw_images(pool, scale)
         write(_row("what the attacker sees", "accuracy", "advantage", "at the mean loss", "AUC", "shadow models"))
         write(_row(*["---"] * 6))
-        found: dict[str, list[Found]] = {}
+        found: dict[str, list[MechanismFigures]] = {}
         for mechanism, futures in waiting.items():
             found[mechanism.name] = [future.result() for future in futures]
-            write(_row(mechanism.name, *(_cell(values) for values in _leaked(found[mechanism.name]).values())))
-        images = {name: [one.inverted for one in parts] for name, parts in found.items()}
+            columns = _membership_columns(found[mechanism.name])
+            write(_row(mechanism.name, *map(_cell, columns.values())))
+        images = {name: [one.inversions for one in parts] for name, parts in found.items()}
         images[WITHOUT] = [future.result() for future in without]
         save_images(drawn(), [f"{batch} on each node" for batch in PICTURE_BATCHES], folder / PICTURE)
     for line in (*_images_table(images, scale), *_labels_table(images, scale)):
@@ -106,7 +107,7 @@ def main(settings: Settings, folder: Path, write: Write, *, seeds: int | None = 
     _write_csv(folder / TABLE, found, images, scale)
 
 
-def _read_rows(settings: Settings) -> Rows:
+def _read_rows(settings: Settings) -> AttackedRows:
     with temporary_folder("leak") as folder:
         of_trainer = TrainerSettings(settings.datasets_path, folder)
         trainer = import_trainer(trainer_file(TRAINER, settings), of_trainer, again=False)
@@ -116,16 +117,16 @@ def _read_rows(settings: Settings) -> Rows:
     test, source = tests["accuracy"], trainer.data_info().source
     if settings.datasets_path is not None:  # a report travels; where data lie here does not
         source = source.replace(str(settings.datasets_path), "FLNET_DATASETS_PATH")
-    return Rows(Labelled(inputs, labels), Labelled(test.inputs[:TESTED], test.labels[:TESTED]), source)
+    return AttackedRows(Labelled(inputs, labels), Labelled(test.inputs[:TESTED], test.labels[:TESTED]), source)
 
 
 # The worker processes.
 
-_shared: list[Rows] = []
+_shared: list[AttackedRows] = []
 
 
 @contextmanager
-def _pool(rows: Rows) -> Iterator[Executor]:
+def _pool(rows: AttackedRows) -> Iterator[Executor]:
     """A process for each processor, with one thread each; they end with the block, also in the middle of a task."""
     before = dict(os.environ)
     os.environ.update(thread_bounds(1))  # libraries read it when they are loaded, which is before the first task
@@ -143,26 +144,29 @@ def _pool(rows: Rows) -> Iterator[Executor]:
     pool.shutdown()
 
 
-def _begin(rows: Rows) -> None:
+def _begin(rows: AttackedRows) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the whole group; the parent ends this process
     _shared.append(rows)
 
 
-def _measured(mechanism: Mechanism, seed: int, scale: Scale) -> Found:
-    meshes = dealt(_shared[0].train, seed, scale)
+def _measured(mechanism: Mechanism, seed: int, scale: Scale) -> MechanismFigures:
+    meshes = deal_rows(_shared[0].train, seed, scale)
     attacked, known = meshes[0].parts, _together(meshes[1].parts)
     noise = multiplier(mechanism, len(attacked[0]), scale)
-    found = leaked(mechanism, meshes, scaled(_shared[0].test), scale, seed)
-    return Found(
+    found = attack_by_membership(mechanism, meshes, scaled(_shared[0].test), scale, seed)
+    return MechanismFigures(
         found,
-        [inverted(mechanism, _first(attacked, batch), known, noise, scale, seed) for batch in scale.batches],
+        [
+            attack_by_inversion(mechanism, _first(attacked, batch), known, noise, scale, seed)
+            for batch in scale.batches
+        ],
     )
 
 
-def _without(seed: int, scale: Scale) -> list[Inverted]:
-    meshes = dealt(_shared[0].train, seed, scale)
+def _without(seed: int, scale: Scale) -> list[InversionFigures]:
+    meshes = deal_rows(_shared[0].train, seed, scale)
     known = _together(meshes[1].parts)
-    return [guessed_without(_first(meshes[0].parts, batch)[0], known) for batch in scale.batches]
+    return [guess_without_update(_first(meshes[0].parts, batch)[0], known) for batch in scale.batches]
 
 
 def _first(parts: Sequence[Labelled], count: int) -> list[Labelled]:
@@ -181,11 +185,11 @@ def _draw_images(pool: Executor, scale: Scale) -> Callable[[], Mapping[str, Sequ
     with temporary_folder("digits") as folder:
         write_digits(folder, train=DRAWN, test=1)
         files = (folder / f"train-{name}-ubyte.gz" for name in ("images-idx3", "labels-idx1"))
-        attacked, other = dealt(Labelled(*map(read_idx, files)), 0, Scale(rows=scale.rows, shadows=1))
+        attacked, other = deal_rows(Labelled(*map(read_idx, files)), 0, Scale(rows=scale.rows, shadows=1))
     known, noisy = _together(other.parts), {one: multiplier(one, scale.rows, scale) for one in MECHANISMS}
     batches = [_first(attacked.parts, batch) for batch in PICTURE_BATCHES]
     futures = {
-        one.name: [pool.submit(inverted, one, parts, known, noise, scale, 0) for parts in batches]
+        one.name: [pool.submit(attack_by_inversion, one, parts, known, noise, scale, 0) for parts in batches]
         for one, noise in noisy.items()
     }
 
@@ -200,8 +204,8 @@ def _draw_images(pool: Executor, scale: Scale) -> Callable[[], Mapping[str, Sequ
     return columns
 
 
-def _head(rows: Rows, scale: Scale, seeds: int) -> Iterator[str]:
-    count = len(dealt(rows.train, 0, scale)[0].parts[0])
+def _head(rows: AttackedRows, scale: Scale, seeds: int) -> Iterator[str]:
+    count = len(deal_rows(rows.train, 0, scale)[0].parts[0])
     yield f"Data: {rows.source}. Machine: {machine()}. {seeds} seeds; cells are mean ± standard deviation over them."
     yield ""
     yield (
@@ -220,11 +224,11 @@ def _head(rows: Rows, scale: Scale, seeds: int) -> Iterator[str]:
     yield ""
 
 
-def _leaked(found: Sequence[Found]) -> dict[str, list[float]]:
-    return {name: [getattr(one.leaked, name) for one in found] for name in Leaked._fields}
+def _membership_columns(found: Sequence[MechanismFigures]) -> dict[str, list[float]]:
+    return {name: [getattr(one.membership, name) for one in found] for name in MembershipFigures._fields}
 
 
-def _images_table(images: Mapping[str, Sequence[Sequence[Inverted]]], scale: Scale) -> Iterator[str]:
+def _images_table(images: Mapping[str, Sequence[Sequence[InversionFigures]]], scale: Scale) -> Iterator[str]:
     yield from ("", "## Images from one step", "")
     yield "SSIM of the images of one node with what is recovered (1: the same image), and the peak signal-to-noise ratio."
     yield ""
@@ -239,7 +243,7 @@ def _images_table(images: Mapping[str, Sequence[Sequence[Inverted]]], scale: Sca
         yield _row(name, closed, *cells)
 
 
-def _labels_table(images: Mapping[str, Sequence[Sequence[Inverted]]], scale: Scale) -> Iterator[str]:
+def _labels_table(images: Mapping[str, Sequence[Sequence[InversionFigures]]], scale: Scale) -> Iterator[str]:
     yield from (
         "",
         "Share of the labels of the step that are guessed right, of all nodes that are in the sum:",
@@ -255,15 +259,15 @@ def _labels_table(images: Mapping[str, Sequence[Sequence[Inverted]]], scale: Sca
 
 def _write_csv(
     path: Path,
-    found: Mapping[str, Sequence[Found]],
-    images: Mapping[str, Sequence[Sequence[Inverted]]],
+    found: Mapping[str, Sequence[MechanismFigures]],
+    images: Mapping[str, Sequence[Sequence[InversionFigures]]],
     scale: Scale,
 ) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file)
         table.writerow(["mechanism", "figure", "images", "seed", "value"])
         for name, seeds in found.items():
-            for figure, values in _leaked(seeds).items():
+            for figure, values in _membership_columns(seeds).items():
                 table.writerows([name, figure, "", seed, f"{value:.6g}"] for seed, value in enumerate(values))
         for name, runs in images.items():
             for seed, run in enumerate(runs):

@@ -15,11 +15,10 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State
 from flnet.aggregation.screening import Bounds, Measure
-from flnet.algorithms.differential_privacy import released
+from flnet.algorithms.differential_privacy import released, words_of
 from flnet.algorithms.registry import parse_rule
 from flnet.compute.privacy_accounting import plan_of
 from flnet.compute.tasks import round_seed
@@ -43,7 +42,7 @@ from flnet.protocol.events import (
     TrainingFailed,
 )
 from flnet.protocol.messages import ModelParams, Packet
-from flnet.protocol.updates import Release, RoundKey, Update
+from flnet.protocol.updates import NoisyRelease, RoundKey, Update
 from flnet.rounds.participation import Participation
 from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.rounds.settings import Rules, Waits
@@ -375,7 +374,9 @@ class CellMesh(Cluster):
         metrics = {**order.fit.metrics, **score.metrics}
         return Trained(effect.key, learnt, *figures, metrics=metrics, shared=shared, release=release)
 
-    def _private(self, node: SimulatedNode, effect: Train, learnt: Params) -> tuple[Params | None, Release | None]:
+    def _private(
+        self, node: SimulatedNode, effect: Train, learnt: Params
+    ) -> tuple[Params | None, NoisyRelease | None]:
         """What leaves a node that promises privacy, and the noise in it; nothing of both where nodes do not."""
         plan = self.plan
         if plan is None:
@@ -383,12 +384,9 @@ class CellMesh(Cluster):
         release, schema = plan.release(effect.hyper, 0), node.job.held.schema
         place = list(self.nodes).index(node.id)
         chance = np.random.default_rng((self.cell.seed, place, effect.key.number))  # so that equal seeds are equal
-
-        def words(count: int) -> NDArray[np.uint64]:
-            return chance.integers(0, 1 << 64, count, np.uint64)
-
         shared = learnt.select(schema.specs)
-        return released(effect.params, shared, plan.privacy.clip, release.noise_multiplier, words), release
+        noise = plan.privacy.clip, release.noise_multiplier, words_of(chance)
+        return released(effect.params, shared, *noise), release
 
     def _is_over(self) -> bool:
         if self._open_rounds:

@@ -19,8 +19,8 @@ Model = Mapping[str, Numbers]
 NAMES = ("hidden.weight", "hidden.bias", "output.weight", "output.bias")
 
 
-class Passed(NamedTuple):
-    """Inputs on their way through the network: hidden outputs (n, h), and probabilities of classes (n, k)."""
+class Outputs(NamedTuple):
+    """What the layers give for inputs: hidden outputs (n, h), and probabilities of classes (n, k)."""
 
     hidden: Numbers
     probabilities: Numbers
@@ -56,18 +56,17 @@ def softmax(scores: Numbers) -> Numbers:
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
-def passed(model: Model, x: Numbers) -> Passed:
-    """What becomes of inputs (n, d)."""
+def forward(model: Model, x: Numbers) -> Outputs:
+    """The outputs of both layers for inputs (n, d)."""
     hidden = sigmoid(x @ model["hidden.weight"] + model["hidden.bias"])
-    return Passed(hidden, softmax(hidden @ model["output.weight"] + model["output.bias"]))
+    return Outputs(hidden, softmax(hidden @ model["output.weight"] + model["output.bias"]))
 
 
-def row_errors(model: Model, through: Passed, targets: Numbers) -> RowErrors:
+def row_errors(model: Model, outputs: Outputs, targets: Numbers) -> RowErrors:
     """Errors of rows with these probabilities of classes as their labels, (n, k)."""
-    output = through.probabilities - targets
-    return RowErrors(
-        (output @ model["output.weight"].T) * through.hidden * (1 - through.hidden), np.asarray(output)
-    )
+    output = outputs.probabilities - targets
+    hidden = (output @ model["output.weight"].T) * outputs.hidden * (1 - outputs.hidden)
+    return RowErrors(hidden, np.asarray(output))
 
 
 def gradient(model: Model, x: Numbers, labels: NDArray[np.integer], clip: float = np.inf) -> Model:
@@ -75,15 +74,14 @@ def gradient(model: Model, x: Numbers, labels: NDArray[np.integer], clip: float 
 
     A row's gradient is an outer product in each layer, so its norm follows from norms of vectors.
     """
-    through = passed(model, x)
-    errors = row_errors(model, through, np.eye(len(model["output.bias"]))[labels])
+    outputs = forward(model, x)
+    errors = row_errors(model, outputs, np.eye(len(model["output.bias"]))[labels])
     if np.isfinite(clip):
-        squares = _squares(errors.hidden) * (1 + _squares(x)) + _squares(errors.output) * (
-            1 + _squares(through.hidden)
-        )
+        squares = _squares(errors.hidden) * (1 + _squares(x))
+        squares += _squares(errors.output) * (1 + _squares(outputs.hidden))
         factors = np.minimum(1, clip / np.maximum(np.sqrt(squares), np.finfo(float).tiny))[:, None]
         errors = RowErrors(errors.hidden * factors, errors.output * factors)
-    return gradient_of(x, through.hidden, errors)
+    return gradient_of(x, outputs.hidden, errors)
 
 
 def gradient_of(x: Numbers, hidden: Numbers, errors: RowErrors) -> Model:
@@ -96,7 +94,7 @@ def _squares(rows: Numbers) -> Numbers:
     return np.asarray(np.einsum("nd,nd->n", rows, rows))
 
 
-def trained(
+def train(
     model: Model,
     x: Numbers,
     labels: NDArray[np.integer],

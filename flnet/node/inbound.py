@@ -117,21 +117,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             asked_for = (m.most, m.federated_learning_params, m.until)
             return TrainerId(m.trainer_id), RoundTriggered(*asked_for, new_numbering=bool(m.new_numbering))
         case StartTraining() as m:
-            asked = TrainingAsked(
-                m.sender,
-                m.key,
-                packet.params if m.digest else _params(packet),
-                m.federated_learning_params,
-                m.base_round,
-                m.contributors,
-                _stated(m),
-                Digest(m.digest) if m.digest else None,
-                m.restored_at,
-                m.series,
-                m.choice,
-                m.run,
-            )
-            return m.trainer, asked
+            return m.trainer, _training_asked(m, packet)
         case ModelParams() as m if m.declined is not None:
             return m.trainer, DeclineReceived(m.sender, _key(m), m.declined, bool(m.late))
         case ModelParams() as m if packet.params is None and m.digest is not None:
@@ -152,6 +138,23 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             said = (m.session, m.number, m.parts, packet.params or Params(), m.federated_learning_params)
             return m.trainer, VerticalReceived(m.sender, _key_of(m), *said)
     raise TypeError(f"{type(packet.message).__name__} is no request")
+
+
+def _training_asked(m: StartTraining, packet: Packet) -> TrainingAsked:
+    return TrainingAsked(
+        m.sender,
+        m.key,
+        packet.params if m.digest else _params(packet),
+        m.federated_learning_params,
+        m.base_round,
+        m.contributors,
+        _stated(m),
+        Digest(m.digest) if m.digest else None,
+        m.restored_at,
+        m.series,
+        m.choice,
+        m.run,
+    )
 
 
 def update_of(m: ModelParams, params: Params) -> Update:

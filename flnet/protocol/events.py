@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
 from flnet.protocol.secure_sum import AnySecurePart, SecretResult
-from flnet.protocol.updates import Claim, Contribution, Release, RoundKey, Update
+from flnet.protocol.updates import Claim, Contribution, NoisyRelease, RoundKey, Update
 from flnet.protocol.vertical import AnyPart, ClassMeaning, EpochClosedPart, TalkPart
 
 # What every event is, and what a trainer says of itself.
@@ -74,6 +74,11 @@ class Declaration:
     merging: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
     buffers: tuple[str, ...] = ()
+
+    @property
+    def training_rows(self) -> int:
+        """How many rows this node trains on; 0 if the trainer does not say."""
+        return int(self.data.get("rows", {}).get("train", 0))
 
 
 # What people and peers ask of a job, or tell it.
@@ -496,7 +501,7 @@ class Trained(Event):
     hyper: HyperParams | None = None  # what it trained with, if not with what the round said
     contribution: Contribution | None = None  # what this node states of it
     at: float | None = None  # when it was done, in seconds since 1970 by this node's own clock; only ever shown
-    release: Release | None = None
+    release: NoisyRelease | None = None
 
 
 @dataclass(frozen=True)

@@ -144,7 +144,7 @@ class Update:
 
 
 @dataclass(frozen=True, order=True)
-class Release:
+class NoisyRelease:
     """The noise that went into one training before its update left, as accountants of privacy count it.
 
     Attributes:

@@ -220,9 +220,8 @@ class BaseRound(ABC):
     def kept(self) -> Mapping[str, Any]:
         """The state that is saved for a restart, as plain JSON data."""
         gathering = self.gathering if self.phase in OPEN else None
-        answered = (
-            self.gathering if self.phase in (*OPEN, Phase.MEASURING) else None
-        )  # some may wait for this node
+        # After gathering, peers may still wait for an answer of this node.
+        answered = self.gathering if self.phase in (*OPEN, Phase.MEASURING) else None
         return {
             "record": None if self.is_recorded else self.record.view(),
             "expected": sorted(gathering.expected) if gathering else [],
@@ -705,7 +704,7 @@ class BaseJob(ABC, Generic[R_co]):
         if memory is not None and memory.awaits(event.digest):
             return self._to_round(event)
         if isinstance(event, Fetched) and self.held.model is not None:
-            is_masked = self.settings.secure is not None and MASKED in event.params
+            is_masked = self.settings.secure is not None and event.params.keys() == {MASKED}
             form = self.update_schema if is_masked else self.held.schema
             try:
                 event = replace(event, params=form.conform(event.params))
@@ -880,7 +879,7 @@ class BaseJob(ABC, Generic[R_co]):
         if self.phase is not Phase.LOADING:
             return []
         if event.is_lost:
-            self.budget.lose()
+            self.budget.state_lost()
             return []
         try:
             self._restore(event)
@@ -890,7 +889,7 @@ class BaseJob(ABC, Generic[R_co]):
                 trainer,
                 repr(exc),
             )
-            self.budget.lose()
+            self.budget.state_lost()
             return [self.tell("state_damaged", words)]
         if self.round is None:
             return []
@@ -932,7 +931,7 @@ class BaseJob(ABC, Generic[R_co]):
         self.history.restore(records, record)
         self.budget.restore(spent)
         if figures.get("privacy") is None and key is not None:  # an earlier version, or what a repair could find
-            self.budget.lose()
+            self.budget.state_lost()
         # What was said in the open round was said under another name, or in rounds of another kind.
         is_other = bool(figures.get("asynchronous")) != settings.rules.asynchronous
         if figures.get("me", settings.my_id) != settings.my_id or is_other:

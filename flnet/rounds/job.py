@@ -336,8 +336,9 @@ class Job(BaseJob[Round]):
 
     def _followed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
         """The choice of a round that opens; None if it is of a group, and no sum failed here that is searched."""
-        is_of_group = choice is not None and choice.group is not None
-        return None if choice is not None and is_of_group and not self.search.believes(choice) else choice
+        if choice is None or choice.group is None or self.search.believes(choice):
+            return choice
+        return None
 
     def _could_be_at(self, current: int | None) -> bool:
         """Whether a peer that refused a message can be in this round; this node would start the next one."""
@@ -722,9 +723,7 @@ class Job(BaseJob[Round]):
         if self._trouble is not None:  # another model than the series was about
             self.series.give_up()
         self.round, effects = resume(self._parts, self.round, before, is_usable=self._trouble is None)
-        for peer in sorted(
-            self.peers.away.keys() & self.peers.here
-        ):  # which came while the trainer was being loaded
+        for peer in sorted(self.peers.away.keys() & self.peers.here):  # came while the trainer was being loaded
             effects += self._met(peer)
         return [*effects, *self.series.regroup(peers, self.key, self.phase is Phase.IDLE)]
 

@@ -41,7 +41,7 @@ class Limits:
 
     def exceeded(self, hyper: HyperParams, declared: Declaration) -> str:
         """Which limit these hyper-parameters exceed: what was expected and what came; empty if none."""
-        rows = int(declared.data.get("rows", {}).get("train", 0))
+        rows = declared.training_rows
         asked, usual = self._sizes(hyper, rows), self._sizes(declared.defaults, rows)
         rate = self.learning_rate * declared.defaults.u
         most = {EPOCHS: self.epochs, BATCH_SIZE: self.batch_size, BATCHES: self.batches, LEARNING_RATE: rate}

@@ -18,8 +18,8 @@ from typing import Any
 from flnet.algorithms.differential_privacy import Privacy
 from flnet.params.params import Digest
 from flnet.protocol.effects import Publish
-from flnet.protocol.updates import Release
-from flnet.rounds.privacy_plan import FIRST, PrivacyPlan, Spent
+from flnet.protocol.updates import NoisyRelease
+from flnet.rounds.privacy_plan import DEFAULT_BUDGET, PrivacyPlan, Spent
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.text import text
 
@@ -48,11 +48,11 @@ class _Account:
     """What was spent under one name.
 
     Attributes:
-        bare: updates that left without noise, or may have left before what was kept of them was lost.
+        unprotected: updates that left without noise, or may have left before what was kept of them was lost.
     """
 
-    releases: Counter[Release] = field(default_factory=Counter)
-    bare: int = 0
+    releases: Counter[NoisyRelease] = field(default_factory=Counter)
+    unprotected: int = 0
 
     def spent(self, level: str) -> Spent | None:
         """What counts for a promise of this level; None if that is broken.
@@ -60,9 +60,9 @@ class _Account:
         Noise for rows hides no node. Noise for a node hides a row half as well: with or without the row, the clipped
         changes of a node may point in opposite directions, so they differ by twice the clip.
         """
-        if self.bare or (level == "node" and any(release.level == "rows" for release in self.releases)):
+        if self.unprotected or (level == "node" and any(release.level == "rows" for release in self.releases)):
             return None
-        counted: Counter[Release] = Counter()
+        counted: Counter[NoisyRelease] = Counter()
         for release, count in self.releases.items():
             halved = replace(release, noise_multiplier=release.noise_multiplier / 2)
             counted[release if release.level == level else halved] += count
@@ -87,7 +87,7 @@ class PrivacyBudget:
 
     # --- what is counted
 
-    def charge(self, update: Digest | None, release: Release | None) -> str:
+    def charge(self, update: Digest | None, release: NoisyRelease | None) -> str:
         """Count an update before it is sent; one that was counted already costs nothing.
 
         Args:
@@ -100,8 +100,8 @@ class PrivacyBudget:
         if update is not None and update == self._counted:
             return ""
         if self.plan is None:
-            for name in {FIRST, *self._accounts}:  # a budget that is used again must know
-                self._account(name).bare += 1
+            for name in {DEFAULT_BUDGET, *self._accounts}:  # a budget that is used again must know
+                self._account(name).unprotected += 1
         elif release is None:
             return text("no noise was added to its update, which FLNET_PRIVACY asks for")
         elif why := self._too_much(self.plan, release):
@@ -117,10 +117,10 @@ class PrivacyBudget:
         plan = self.plan
         return "" if plan is None else self._too_much(plan, self._next(plan))
 
-    def lose(self) -> None:
+    def state_lost(self) -> None:
         """What was kept cannot be read: updates may have left that nobody knows of."""
-        for name in {FIRST, *([self.plan.budget] if self.plan else [])}:
-            self._account(name).bare += 1
+        for name in {DEFAULT_BUDGET, *([self.plan.budget] if self.plan else [])}:
+            self._account(name).unprotected += 1
 
     def begin(self) -> list[Publish]:
         """The trainer is loaded: people read of a budget that is new while there are others."""
@@ -144,18 +144,18 @@ class PrivacyBudget:
     def _spent(self, plan: PrivacyPlan) -> Spent | None:
         return self._accounts.get(plan.budget, _Account()).spent(plan.privacy.level)
 
-    def _next(self, plan: PrivacyPlan) -> Release | None:
+    def _next(self, plan: PrivacyPlan) -> NoisyRelease | None:
         """The noise of the next training; None where it is not known before."""
         settings = self._settings
         hyper, declared, limits = settings.round_hyper, settings.declaration, settings.rules.limits
         if hyper is None or declared is None:
             return None
-        rows = int(declared.data.get("rows", {}).get("train", 0))
-        if plan.privacy.level == "rows" and rows < 1:
+        if plan.privacy.level == "rows" and declared.training_rows < 1:
             return None
-        return plan.release(hyper.model_copy(update=dict(limits.own) if limits else {}), rows)
+        own = dict(limits.own) if limits else {}
+        return plan.release(hyper.model_copy(update=own), declared.training_rows)
 
-    def _too_much(self, plan: PrivacyPlan, release: Release | None) -> str:
+    def _too_much(self, plan: PrivacyPlan, release: NoisyRelease | None) -> str:
         spent, most = self._spent(plan), plan.privacy.epsilon
         if spent is None:
             return text(
@@ -198,7 +198,7 @@ class PrivacyBudget:
             "covers": IN_SUMS if self._settings.secure and plan.in_sums else COVERS[privacy.level],
         }
 
-    def record(self, release: Release | None) -> Mapping[str, Any] | None:
+    def record(self, release: NoisyRelease | None) -> Mapping[str, Any] | None:
         """What the record of a round says of the own update, after it was counted.
 
         Args:
@@ -224,7 +224,7 @@ class PrivacyBudget:
                     [release.level, release.noise_multiplier, release.sampling_rate, release.steps, count]
                     for release, count in sorted(account.releases.items())
                 ],
-                "bare": account.bare,
+                "bare": account.unprotected,
             }
             for name, account in sorted(self._accounts.items())
         }
@@ -245,11 +245,11 @@ def read_accounts(kept: Mapping[str, Any] | None) -> Accounts:
         return {}, None
     accounts = {}
     for name, account in kept["accounts"].items():
-        releases: Counter[Release] = Counter()
+        releases: Counter[NoisyRelease] = Counter()
         for level, multiplier, rate, steps, count in account["releases"]:
             if level not in ("node", "rows"):
                 raise ValueError(text("expected a release of level node or rows, got {level}", f"{level!r:.50}"))
-            releases[Release(level, float(multiplier), float(rate), int(steps))] += int(count)
+            releases[NoisyRelease(level, float(multiplier), float(rate), int(steps))] += int(count)
         accounts[str(name)] = _Account(releases, int(account["bare"]))
     counted = kept["counted"]
     return accounts, None if counted is None else Digest(str(counted))
@@ -273,13 +273,13 @@ def _words(privacy: Privacy, cost: float | None, left: int | None) -> str:
     )
 
 
-def _with(spent: Spent, release: Release, count: int) -> Spent:
+def _with(spent: Spent, release: NoisyRelease, count: int) -> Spent:
     counted = Counter(dict(spent))
     counted[release] += count
     return tuple(sorted(counted.items()))
 
 
-def _rounds_left(plan: PrivacyPlan, spent: Spent, release: Release | None) -> int | None:
+def _rounds_left(plan: PrivacyPlan, spent: Spent, release: NoisyRelease | None) -> int | None:
     """How many more updates with this noise the budget allows; None where the noise is not known."""
     if release is None:
         return None

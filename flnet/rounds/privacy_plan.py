@@ -14,11 +14,11 @@ from flnet.algorithms.differential_privacy import Privacy, row_schedule
 from flnet.algorithms.noised_sum import SumNoise
 from flnet.protocol.events import Declaration
 from flnet.protocol.messages import HyperParams
-from flnet.protocol.updates import Release
+from flnet.protocol.updates import NoisyRelease
 from flnet.text import text
 
-FIRST = "main"  # the budget of a node whose settings name none
-Spent = tuple[tuple[Release, int], ...]  # releases, each with how often it was made, sorted
+DEFAULT_BUDGET = "main"  # the budget of a node whose settings name none
+Spent = tuple[tuple[NoisyRelease, int], ...]  # releases, each with how often it was made, sorted
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class PrivacyPlan:
     rounds: int
     cost: Callable[[Spent], float]
     calibrate: Callable[[float, int], float]
-    budget: str = FIRST
+    budget: str = DEFAULT_BUDGET
 
-    def release(self, hyper: HyperParams, rows: int) -> Release:
+    def release(self, hyper: HyperParams, rows: int) -> NoisyRelease:
         """What a training is to add.
 
         Args:
@@ -49,7 +49,7 @@ class PrivacyPlan:
             ValueError: there are no rows, for a promise about rows.
         """
         schedule = row_schedule(rows, hyper.b, hyper.e) if self.privacy.level == "rows" else (1.0, 1)
-        return Release(self.privacy.level, self.calibrate(*schedule), *schedule)
+        return NoisyRelease(self.privacy.level, self.calibrate(*schedule), *schedule)
 
     @property
     def in_sums(self) -> SumNoise | None:

@@ -108,7 +108,7 @@ class Round(BaseRound):
         super().__init__(parts, key, record or RoundRecord(key), Phase.GATHERING)
         self._staleness, self._inbox = parts.staleness, parts.inbox
         self.choice, self.started_in, self.is_past = choice, started_in, False
-        self.gathering = parts.gathering(key, expected, self.chosen)
+        self.gathering = self._new_gathering(expected, self.chosen)
         self.exchange: Exchange | None = None
         self.awaited: Start | None = None
         self.taken: CommonAverage | None = None
@@ -128,12 +128,12 @@ class Round(BaseRound):
         """The round that this node was in when it was restarted."""
         past = cls(parts, key, (), choice, started_in, record)
         past.phase, past.is_past, past.is_recorded = Phase.IDLE, True, record is None
-        past.gathering = past._empty_gathering()
+        past.gathering = past._new_gathering(())
         past.gathering.close(Closing.COMPLETE)
         return past
 
-    def _empty_gathering(self) -> Gathering:
-        return self._parts.gathering(self.key, ())
+    def _new_gathering(self, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None) -> Gathering:
+        return self._parts.gathering(self.key, expected, chosen)
 
     # --- what it is
 

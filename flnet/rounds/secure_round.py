@@ -7,8 +7,9 @@ that cannot open the sum keeps its model and takes the average of the others (`f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
+from types import MappingProxyType
 
 from flnet.errors import NotReady, ParamsRefused, StaleRound, TooManyMessages, UnreadableBody
 from flnet.params.params import Digest, Params, PeerId, Schema
@@ -31,16 +32,15 @@ from flnet.protocol.events import (
     UpdateOffered,
     UpdateReceived,
 )
-from flnet.protocol.messages import ChoiceMessage
 from flnet.protocol.secure_sum import KeysPart, MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
-from flnet.rounds.base import GATHERING, OPEN, Parts
+from flnet.rounds.base import GATHERING, OPEN
 from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.download import ParamsDownload
-from flnet.rounds.gathering import Closing, Gathering
+from flnet.rounds.gathering import Closing
 from flnet.rounds.group_search import GROUPS
-from flnet.rounds.history import RoundRecord, SumRecord, names
+from flnet.rounds.history import SumRecord, names
 from flnet.rounds.model import Start
 from flnet.rounds.round import Round
 from flnet.rounds.secure_gathering import NOT_IN_GROUP, SecureGathering
@@ -54,48 +54,38 @@ AGAIN, MOST_AGAIN = 1.0, 8.0  # seconds until what did not reach a peer is said 
 
 
 class SecureRound(Round):
-    """One round whose updates are masked.
-
-    Attributes:
-        sum: the conversation by which their sum is opened.
-    """
+    """One round whose updates are masked."""
 
     gathering: SecureGathering
+    _own: Update | None = None  # as it was trained, without its parameters; once it is masked, with those
+    _reference: Digest | None = None  # of the model that the initiator started the round from
+    _is_grouped = False
+    _downloads: Mapping[str, ParamsDownload] = MappingProxyType({})
+    _unheard: Set[PeerId] = frozenset()  # whom a part of the conversation did not reach
+    _again_in = AGAIN
 
-    def __init__(
-        self,
-        parts: Parts,
-        key: RoundKey,
-        expected: Collection[PeerId],
-        choice: ChoiceMessage | None = None,
-        started_in: str | None = None,
-        record: RoundRecord | None = None,
-    ) -> None:
-        super().__init__(parts, key, expected, choice, started_in, record)
-        rule = parts.settings.secure
-        assert rule is not None
+    @property
+    def sum(self) -> SecureSum:
+        """The conversation by which the sum of the updates is opened."""
+        return self.gathering.sum
+
+    @property
+    def _again_timer(self) -> str:
+        return f"secure-again:{self.key.number}:{self.key.initiator}"
+
+    def _new_gathering(
+        self, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None
+    ) -> SecureGathering:
+        settings, peers, held = self._settings, self._parts.peers, self._held
+        gathering, rule = super()._new_gathering(expected, chosen), settings.secure
+        assert isinstance(gathering, SecureGathering) and rule is not None
         # Names that never send anything, of which anybody can invent many, are neither waited for nor counted.
-        candidates = self.gathering.expected - parts.peers.updates.silent(parts.peers.here)
-        patience = parts.settings.waits.average
-        self.sum = SecureSum(key, parts.settings.my_id, candidates, rule.part_away, patience, self._send_part)
-        self._bound(self.gathering)
-        self._downloads: dict[str, ParamsDownload] = {}
-        self._own: Update | None = None  # as it was trained, without its parameters
-        self._is_grouped = False
-        self._unheard: set[PeerId] = set()  # whom a part of the conversation did not reach
-        self._again_timer, self._again_in = f"secure-again:{key.number}:{key.initiator}", AGAIN
-        self._reference: Digest | None = None  # of the model that the initiator started the round from
-        if self._held.model is not None and self._held.digest is not None:
-            self.sum.refer_to(self._held.digest, self._held.current.shared)
-
-    def _empty_gathering(self) -> SecureGathering:
-        return self._bound(self._parts.gathering(self.key, ()))
-
-    def _bound(self, gathering: Gathering) -> SecureGathering:
-        """The gathering, which hands what comes to the sum."""
-        secure = self._settings.secure
-        assert isinstance(gathering, SecureGathering) and secure is not None
-        gathering.sum, gathering.form = self.sum, lambda: self._held.masked_form(secure.bits)
+        candidates = gathering.expected - peers.updates.silent(peers.here)
+        patience, send = settings.waits.average, self._send_part
+        gathering.sum = SecureSum(self.key, settings.my_id, candidates, rule.part_away, patience, send)
+        gathering.form = lambda: held.masked_form(rule.bits)
+        if held.model is not None and held.digest is not None:
+            gathering.sum.refer_to(held.digest, held.current.shared)
         return gathering
 
     # --- what comes
@@ -334,7 +324,7 @@ class SecureRound(Round):
             timer, patience = f"masked:{digest[:16]}", self._settings.waits.average / 2
             me, tell = self._settings.my_id, self._fetching_masked
             download = ParamsDownload(self.key, Digest(digest), timer, me, sources, patience, tell, wanted[digest])
-            self._downloads[digest] = download
+            self._downloads = {**self._downloads, digest: download}
             effects += download.start()
         return effects
 
@@ -397,11 +387,11 @@ class SecureRound(Round):
     def _not_sent(self, peer: PeerId) -> list[Effect]:
         """A part did not reach a peer: repeat it soon. The whole mesh may be waiting for this node's share."""
         is_waiting = bool(self._unheard)
-        self._unheard.add(peer)
+        self._unheard |= {peer}
         return [] if is_waiting else [SetTimer(self._again_timer, self._again_in)]
 
     def _send_again(self) -> list[Effect]:
-        peers, self._unheard = self._unheard & self._peers.here, set()
+        peers, self._unheard = self._unheard & self._peers.here, frozenset()
         self._again_in = min(2 * self._again_in, MOST_AGAIN)
         return [effect for peer in sorted(peers) for effect in self.sum.say_again(peer)]
 

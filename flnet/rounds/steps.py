@@ -251,17 +251,19 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 }
 
 # What may settle the contributors of a secure sum, or show that it cannot be opened; then the next round may follow.
-_SUM = (
+_SETTLES_SUM = (
     *(SecurePartReceived, SecureStepDone, TimerFired, PeerLost, PeerSeen, ClaimReceived, *_SAID),
     *(Fetched, FetchFailed, SendRefused, Trained, TrainingFailed),
 )
 
 
-# The same of jobs whose updates are masked (`flnet.rounds.secure_round`).
 def _with_sums(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Set[Phase]]:
-    """The row where updates are masked."""
+    """The row of a job whose updates are masked (`flnet.rounds.secure_round`)."""
     if phase in (P.FETCHING, P.TRAINING, P.GATHERING, P.AVERAGING):
-        return {**row, **{event: row.get(event, frozenset()) | {phase, P.AVERAGING} | _JOINS for event in _SUM}}
+        return {
+            **row,
+            **{event: row.get(event, frozenset()) | {phase, P.AVERAGING} | _JOINS for event in _SETTLES_SUM},
+        }
     # A round that opens may be settled already by what others said of it before.
     opened = {event: targets | {P.AVERAGING} if targets & _STARTS else targets for event, targets in row.items()}
     # A trainer that is loaded may need updates one by one.

@@ -78,23 +78,23 @@ class Public:
     commitment: bytes
 
     @property
-    def words(self) -> str:
+    def encoded(self) -> str:
         """Base64 of the three, in one line."""
         return base64.b64encode(self.share_key + self.mask_key + self.commitment).decode()
 
     @classmethod
-    def read(cls, words: str) -> Public:
-        """Read the result of `words`.
+    def read(cls, encoded: str) -> Public:
+        """Read the result of `encoded`.
 
         Raises:
             InvalidMessage: it is malformed, or a key is one with which every secret would be 0.
         """
         try:
-            data = base64.b64decode(words, validate=True)
+            data = base64.b64decode(encoded, validate=True)
         except ValueError:
             data = b""
         found = cls(data[:KEY_BYTES], data[KEY_BYTES : 2 * KEY_BYTES], data[2 * KEY_BYTES :])
-        if len(data) != 3 * KEY_BYTES or found.words != words:
+        if len(data) != 3 * KEY_BYTES or found.encoded != encoded:
             raise InvalidMessage(
                 text("the public values of a secure sum are no base64 of {count} bytes", 3 * KEY_BYTES)
             )
@@ -116,7 +116,7 @@ class Revealed:
     share: bytes = field(repr=False)
 
 
-class Group:
+class MaskingGroup:
     """The members of one sum, as all of them have to see it.
 
     Attributes:
@@ -152,7 +152,7 @@ class Group:
     @cached_property
     def digest(self) -> bytes:
         """What all keys of the sum are derived from: context, members and threshold."""
-        fields = [part for name in self.names for part in (name, self.members[name].words)]
+        fields = [part for name in self.names for part in (name, self.members[name].encoded)]
         return hashlib.sha256(bound_to("group", self.context, self.threshold, *fields)).digest()
 
     def x(self, name: str) -> int:
@@ -202,10 +202,9 @@ class SumSecrets:
         share_key, mask_key = (X25519PrivateKey.from_private_bytes(random(KEY_BYTES)) for _ in range(2))
         self._share_key = share_key
         self._own: tuple[bytes, X25519PrivateKey] | None = seed, mask_key
-        self._group: Group | None = None
+        self._group: MaskingGroup | None = None
         self._shares: dict[str, tuple[bytes, bytes]] = {}  # by owner, of its mask key and of its seed
-        self._masked: frozenset[str] | None = None
-        self._revealed: tuple[frozenset[str], frozenset[str], Mapping[str, Revealed]] | None = None
+        self._revealed: tuple[frozenset[str], Mapping[str, Revealed]] | None = None  # for these contributors
         self.public = Public(
             share_key.public_key().public_bytes_raw(),
             mask_key.public_key().public_bytes_raw(),
@@ -226,14 +225,14 @@ class SumSecrets:
             threshold: how many shares open a secret, above half of the members.
 
         Raises:
-            InvalidMessage: the group is not one for a sum (`Group`), or a key in it is none.
+            InvalidMessage: the group is not one for a sum (`MaskingGroup`), or a key in it is none.
             LocalError: shares were made before, or this node is no member as it is.
         """
         if self._group is not None or self._own is None:
             raise LocalError(text("the shares of this sum were made before"))
         if members.get(self._me) != self.public:
             raise LocalError(text("{peer} is no member of this sum with its own public values", repr(self._me)))
-        group, (seed, mask_key) = Group(self._context, members, threshold), self._own
+        group, (seed, mask_key) = MaskingGroup(self._context, members, threshold), self._own
         count = len(members)
         split_key = split(mask_key.private_bytes_raw(), threshold, count, self._random)
         pairs = dict(
@@ -278,48 +277,35 @@ class SumSecrets:
             ) from exc
         self._shares[sender] = pair
 
-    @property
-    def sharers(self) -> frozenset[str]:
-        """The members of whom this node has shares, itself among them."""
-        return frozenset(self._shares)
-
-    def mask(self, vector: Numbers, among: Collection[str] | None = None) -> Numbers:
+    def mask(self, vector: Numbers) -> Numbers:
         """The vector under the self mask and the pair masks. Once only; afterwards the own secrets are gone here.
 
         Args:
             vector: of uint32 or uint64, one dimension.
-            among: the members with whom this node shares masks, as all of them agreed, this one among them; all members
-                by default. Leave out who made no shares: nobody could rebuild its masks.
 
         Raises:
-            LocalError: it was masked before, a sum was opened, or `among` is no sufficient part of the group.
+            LocalError: it was masked before, or a sum was opened.
             ValueError: the vector has another dtype or more dimensions.
         """
         group = self.group
         _check_vector(vector)  # before the secrets are used up
         if self._own is None or self._revealed is not None:
             raise LocalError(text("a vector was masked in this sum before, or the sum was opened"))
-        chosen = self._part_of(group.names if among is None else among, group)
-        if self._me not in chosen:
-            raise LocalError(text("{peer} is not among those who are in this sum", repr(self._me)))
-        (seed, mask_key), self._own, self._masked = self._own, None, chosen
-        others = sorted(chosen - {self._me})
+        (seed, mask_key), self._own = self._own, None
+        others = [name for name in group.names if name != self._me]
         streams = [
             (group.self_key(self._me, seed), 1),
             *((group.pair_key(self._me, mask_key, other), pair_sign(self._me, other)) for other in others),
         ]
         return with_streams(vector, streams)
 
-    def reveal(
-        self, contributors: Collection[str], among: Collection[str] | None = None
-    ) -> Mapping[str, Revealed]:
+    def reveal(self, contributors: Collection[str]) -> Mapping[str, Revealed]:
         """This node's part in opening a sum: shares of the seeds of those in it, and of the mask keys of the others.
 
         For one set only; asked for the same again, it gives the same.
 
         Args:
             contributors: who is in the sum, at least `threshold` members, as all of them agreed.
-            among: as for `mask`; what this node masked with, if it did.
 
         Returns:
             By owner; members whose shares did not arrive here are left out.
@@ -328,25 +314,22 @@ class SumSecrets:
             LocalError: it revealed for another set before, or the set is no sufficient part of the group.
         """
         group = self.group
-        chosen = self._part_of(self._masked or group.names if among is None else among, group)
-        if self._masked not in (None, chosen):
-            raise LocalError(text("this sum was masked among other members"))
         inside = self._part_of(contributors, group)
-        if not inside <= chosen:
-            raise LocalError(text("{peers} share no masks in this sum", ", ".join(sorted(inside - chosen))))
-        if self._revealed is not None and self._revealed[:2] != (inside, chosen):
-            raise LocalError(text("this sum was opened for other contributors"))
-        kinds: dict[str, Kind] = {name: "self" if name in inside else "pair" for name in sorted(chosen)}
+        if self._revealed is not None:
+            if self._revealed[0] != inside:
+                raise LocalError(text("this sum was opened for other contributors"))
+            return self._revealed[1]
+        kinds: dict[str, Kind] = {name: "self" if name in inside else "pair" for name in group.names}
         given = {
             name: Revealed(kind, self._shares[name][kind == "self"])
             for name, kind in kinds.items()
             if name in self._shares
         }
-        self._revealed = self._revealed or (inside, chosen, given)
-        return self._revealed[2]
+        self._revealed = inside, given
+        return given
 
     @property
-    def group(self) -> Group:
+    def group(self) -> MaskingGroup:
         """The members, once this node has made shares for them.
 
         Raises:
@@ -357,7 +340,7 @@ class SumSecrets:
         return self._group
 
     @staticmethod
-    def _part_of(names: Collection[str], group: Group) -> frozenset[str]:
+    def _part_of(names: Collection[str], group: MaskingGroup) -> frozenset[str]:
         part = frozenset(names)
         if not part <= group.members.keys() or len(part) < group.threshold:
             raise LocalError(
@@ -386,10 +369,9 @@ class Unmasked(NamedTuple):
 
 def unmask(
     total: Numbers,
-    group: Group,
+    group: MaskingGroup,
     contributors: Collection[str],
     revealed: Mapping[str, Mapping[str, Revealed]],
-    among: Collection[str] | None = None,
 ) -> Unmasked:
     """Take the masks off a sum.
 
@@ -400,12 +382,11 @@ def unmask(
         total: the sum of the masked vectors of the contributors, modulo 2^bits.
         contributors: who is in the sum.
         revealed: by holder and owner, what members gave (`SumSecrets.reveal`).
-        among: who shared masks; all members by default.
 
     Raises:
         InvalidMessage: a secret cannot be rebuilt: too few members gave a share of it, or too many of these are wrong.
     """
-    inside, outside = sorted(contributors), sorted({*(group.names if among is None else among)} - {*contributors})
+    inside, outside = sorted(contributors), sorted({*group.names} - {*contributors})
     shares, rebuilt = GatheredShares(group, revealed), []
     for owner in inside:
         seed = shares.secret(owner, "self")
@@ -423,7 +404,7 @@ class GatheredShares:
         suspects: as in `Unmasked`, of the secrets so far.
     """
 
-    def __init__(self, group: Group, revealed: Mapping[str, Mapping[str, Revealed]]) -> None:
+    def __init__(self, group: MaskingGroup, revealed: Mapping[str, Mapping[str, Revealed]]) -> None:
         """Args:
         revealed: by holder and owner; those who are no members do not count.
         """
@@ -545,5 +526,5 @@ def _agreed(mine: X25519PrivateKey, theirs: bytes) -> bytes:
         ) from exc
 
 
-def _header(group: Group, sender: str, receiver: str) -> bytes:
+def _header(group: MaskingGroup, sender: str, receiver: str) -> bytes:
     return bound_to("shares", group.digest, sender, receiver)

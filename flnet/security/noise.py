@@ -89,10 +89,14 @@ def normal(data: bytes, count: int) -> NDArray[np.float64]:
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
 
 
+def system_words(count: int) -> NDArray[np.uint64]:
+    """Words (count,) of 64 random bits each from the system's source for secrets; they may be written to."""
+    return np.frombuffer(bytearray(os.urandom(_WORD * count)), np.uint64)
+
+
 def system_uniform(count: int) -> NDArray[np.float64]:
     """Numbers in [0, 1) with 53 random bits each from the system's source for secrets."""
-    words = np.frombuffer(os.urandom(_WORD * count), np.uint64) >> np.uint64(11)
-    return words.astype(np.float64) * 2.0**-53
+    return (system_words(count) >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def system_normal(count: int) -> NDArray[np.float64]:

@@ -256,7 +256,7 @@ class SecureLedger(Ledger):
             raise InvariantBroken(f"{node} opened {effect.key} with {opened.contributors}, others with {known[0]}")
         trained = [self._trained[peer, effect.key, opened.attempt] for peer in opened.contributors]
         weights = [float(request.examples) for request in trained]
-        # Of few examples the fixed-point numbers are coarse: see `flnet.algorithms.secure_sum.MeanTerms.error`.
+        # Of few examples the fixed-point numbers are coarse: see `flnet.algorithms.secure_sum.MeanEncoder.error`.
         nodes, largest = len(opened.members), max(1.0, *(float(np.abs(a).max()) for a in opened.base.values()))
         error = 1e-5 + CLIP * largest * nodes**2 * WEIGHT_CAPS["agg1"] / 2**32 / sum(weights)
         for name, array in result.items():

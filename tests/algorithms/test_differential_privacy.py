@@ -6,14 +6,12 @@ import math
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from flnet.algorithms.differential_privacy import (
     GRID,
     MOST_SIGMA,
     Privacy,
-    Words,
-    classical_multiplier,
+    RandomWords,
     discrete_gaussian,
     noised_share,
     on_grid,
@@ -21,18 +19,14 @@ from flnet.algorithms.differential_privacy import (
     released,
     row_schedule,
     share_of_noise,
+    words_of,
 )
 from flnet.params.params import Params
 
 
-def seeded(seed: int = 0) -> Words:
+def seeded(seed: int = 0) -> RandomWords:
     """A source of words that always gives the same ones."""
-    generator = np.random.default_rng(seed)
-
-    def words(count: int) -> NDArray[np.uint64]:
-        return generator.integers(0, 1 << 64, count, np.uint64)
-
-    return words
+    return words_of(np.random.default_rng(seed))
 
 
 # The setting.
@@ -49,8 +43,6 @@ def seeded(seed: int = 0) -> Words:
 )
 def test_the_notation_of_the_setting_is_parsed(text: str, privacy: Privacy | None) -> None:
     assert parse_privacy(text) == privacy
-    if privacy is not None:
-        assert parse_privacy(privacy.words) == privacy
 
 
 @pytest.mark.parametrize(
@@ -75,13 +67,6 @@ def test_what_promises_nothing_is_refused_with_what_was_expected_and_what_came(
     with pytest.raises(ValueError, match="expected") as refusal:
         parse_privacy(text)
     assert expected in str(refusal.value) and str(refusal.value).endswith(came)
-
-
-def test_the_classical_bound_is_that_of_the_specification() -> None:
-    assert classical_multiplier(1, 1e-5) == pytest.approx(4.8448052614, abs=5e-9)
-    assert classical_multiplier(0.5, 1e-5) == pytest.approx(9.6896105223, abs=5e-9)
-    with pytest.raises(ValueError, match=r"expected epsilon in \(0, 1\]"):
-        classical_multiplier(2, 1e-5)
 
 
 def test_the_steps_of_a_training_are_those_of_its_batches() -> None:

@@ -19,7 +19,7 @@ from flnet.algorithms.k_means import (
     CENTROIDS,
     COUNTS,
     MOST_ROWS,
-    ClusterTerms,
+    ClusterEncoder,
     LearningPace,
     assign,
     batches_in,
@@ -362,7 +362,7 @@ def secure_case(seed: int) -> tuple[Params, list[Params]]:
 def test_the_sum_of_all_nodes_moves_centroids_as_the_plain_rule_does(alpha: float) -> None:
     for seed in range(150):
         base, updates = secure_case(seed)
-        terms = ClusterTerms(Schema.of(base), base, 8, alpha)
+        terms = ClusterEncoder(Schema.of(base), base, 8, alpha)
         sent = [terms.encode(each) for each in updates]
         assert not any(each.cut or each.weight_cut for each in sent)
         mean = terms.decode(np.sum([each.numbers for each in sent], axis=0, dtype=np.uint64), len(sent))
@@ -382,7 +382,7 @@ def started(*centroids: list[float], counts: Any = None) -> Params:
 
 def test_oracle_12_as_a_sum() -> None:
     base = started(*START.tolist())
-    terms = ClusterTerms(Schema.of(base), base, 2)
+    terms = ClusterEncoder(Schema.of(base), base, 2)
     total = np.zeros(terms.size, np.uint64)
     for rows in (FIRST, SECOND):
         found = move(rows, START)
@@ -394,7 +394,7 @@ def test_oracle_12_as_a_sum() -> None:
 
 def test_a_sum_without_rows_leaves_centroids_where_they_are() -> None:
     base = started([1.0, 2.0], [3.0, 4.0])
-    terms = ClusterTerms(Schema.of(base), base, 3)
+    terms = ClusterEncoder(Schema.of(base), base, 3)
     mean = terms.decode(terms.encode(base).numbers * np.uint64(3), 3)
     assert (mean.weight, mean.norm) == (0, 0)
     assert mean.params == base
@@ -402,7 +402,7 @@ def test_a_sum_without_rows_leaves_centroids_where_they_are() -> None:
 
 def test_rows_and_moves_beyond_the_bounds_are_cut_and_told() -> None:
     base = started([0.0], [0.0])
-    terms = ClusterTerms(Schema.of(base), base, 2, most_rows=100)
+    terms = ClusterEncoder(Schema.of(base), base, 2, most_rows=100)
     sent = terms.encode(started([9.0], [1.0], counts=np.array([500, -3])))
     assert (sent.cut, sent.weight, sent.weight_cut) == (1, 100, True)
     mean = terms.decode(sent.numbers, 1)
@@ -414,7 +414,7 @@ def test_rows_and_moves_beyond_the_bounds_are_cut_and_told() -> None:
 
 def test_a_sum_of_clusters_that_honest_nodes_cannot_send_is_refused() -> None:
     base = started([0.0], [0.0])
-    terms = ClusterTerms(Schema.of(base), base, 2)
+    terms = ClusterEncoder(Schema.of(base), base, 2)
     few = terms.encode(started([1.0], [1.0], counts=np.array([1, 1]))).numbers
     for place, wrong in ((0, 2**64 - 1), (0, 2**22), (2, int(few[2]) * 9), (3, 2**63)):
         total = few.copy()
@@ -426,9 +426,9 @@ def test_a_sum_of_clusters_that_honest_nodes_cannot_send_is_refused() -> None:
 def test_what_k_means_cannot_put_into_a_sum_is_refused() -> None:
     base = started([0.0], counts=np.array([-1]))
     with pytest.raises(ValueError, match="start it from a seed"):
-        ClusterTerms(Schema.of(base), base, 2)
+        ClusterEncoder(Schema.of(base), base, 2)
     other = Params({"w": np.zeros(2)})
     with pytest.raises(ValueError, match="no centroids and counts"):
-        ClusterTerms(Schema.of(other), other, 2)
+        ClusterEncoder(Schema.of(other), other, 2)
     with pytest.raises(ValueError, match="do not fit in 32 bits"):
-        ClusterTerms(Schema.of(started([0.0])), started([0.0]), 2**12, bits=32)
+        ClusterEncoder(Schema.of(started([0.0])), started([0.0]), 2**12, bits=32)

@@ -11,9 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flnet.aggregation.base import AggregationRule
-from flnet.algorithms.differential_privacy import MOST_SIGMA, Words
-from flnet.algorithms.noised_sum import NoisedTerms, SumGrid, SumNoise, honest_of
-from flnet.algorithms.registry import noised_terms, parse_rule
+from flnet.algorithms.differential_privacy import MOST_SIGMA, RandomWords
+from flnet.algorithms.noised_sum import NoisedMeanEncoder, SumGrid, SumNoise, honest_of
+from flnet.algorithms.registry import noised_encoder, parse_rule
 from flnet.algorithms.secure_sum import Bits, ImpossibleSumError, Numbers, threshold
 from flnet.params.params import Array, Params, Schema
 from tests.algorithms.test_differential_privacy import seeded
@@ -26,19 +26,19 @@ SCHEMA = Schema.of(BASE)
 def terms(
     members: int = 5,
     bits: Bits = 32,
-    words: Words | None = None,
+    words: RandomWords | None = None,
     noise: SumNoise = NOISE,
     least: int | None = None,
-) -> NoisedTerms:
+) -> NoisedMeanEncoder:
     least = threshold(members) if least is None else least
-    return NoisedTerms(SCHEMA, BASE, members, least, noise, words or seeded(), bits=bits)
+    return NoisedMeanEncoder(SCHEMA, BASE, members, least, noise, words or seeded(), bits=bits)
 
 
 def moved(by: float) -> dict[str, Array]:
     return {name: array + array.dtype.type(by) for name, array in BASE.items()}
 
 
-def total(made: NoisedTerms, vectors: list[Numbers]) -> Numbers:
+def total(made: NoisedMeanEncoder, vectors: list[Numbers]) -> Numbers:
     summed = np.zeros(made.size, made.fixed.dtype)
     for vector in vectors:
         summed += vector
@@ -140,7 +140,7 @@ def test_noise_beyond_the_range_wraps_and_is_not_cut(monkeypatch: pytest.MonkeyP
 # Which sums are refused.
 
 
-def noisy_sum(made: NoisedTerms, inside: int = 5) -> Numbers:
+def noisy_sum(made: NoisedMeanEncoder, inside: int = 5) -> Numbers:
     return total(made, [terms(words=seeded(node)).encode(moved(1.0)).numbers for node in range(inside)])
 
 
@@ -187,8 +187,8 @@ def test_a_mean_change_that_is_too_long_is_refused() -> None:
 
 @pytest.mark.parametrize("name", ["secure", "secure,agg2", "secure,k-means"])
 def test_noise_is_for_sums_in_which_all_weigh_the_same(name: str) -> None:
-    def made(rule: AggregationRule) -> NoisedTerms:
-        return noised_terms(rule, SCHEMA, BASE, 5, 4, NOISE, seeded())
+    def made(rule: AggregationRule) -> NoisedMeanEncoder:
+        return noised_encoder(rule, SCHEMA, BASE, 5, 4, NOISE, seeded())
 
     assert made(parse_rule("secure:0.2:64,agg0")).fixed.bits == 64
     with pytest.raises(ValueError, match="secure,agg0 only"):

@@ -18,11 +18,11 @@ from flnet.algorithms.fed_mt.local_training import JOINED, POOLED, POOLING
 from flnet.algorithms.secure_sum import (
     CLIP,
     WEIGHT_CAPS,
+    ArrayEncoder,
     Bits,
+    BoundedArray,
     FixedPoint,
-    MeanTerms,
-    Term,
-    Terms,
+    MeanEncoder,
     add_signed,
     pair_sign,
     threshold,
@@ -39,7 +39,7 @@ nodes_of = st.integers(1, 300) | st.sampled_from([1024, 4099, 2**16])
 bounds_of = st.floats(1e-30, 1e30) | st.sampled_from([2.0**-500, 2.0**500, 1.0, 8.0, 0.1])
 
 
-def added(terms: MeanTerms, *sent: Any) -> Any:
+def added(terms: MeanEncoder, *sent: Any) -> Any:
     """The sum of the vectors, modulo 2^bits."""
     total = np.zeros(terms.size, terms.fixed.dtype)
     for contribution in sent:
@@ -197,7 +197,9 @@ def test_wrong_fixed_point_numbers_are_refused(call: Callable[[], object], words
 
 
 def test_named_arrays_come_back_as_named_sums() -> None:
-    terms = Terms({"rows": Term((2, 2), 1000, whole=True), "mean": Term((3,), 2.0)}, FixedPoint(32, 3))
+    terms = ArrayEncoder(
+        {"rows": BoundedArray((2, 2), 1000, whole=True), "mean": BoundedArray((3,), 2.0)}, FixedPoint(32, 3)
+    )
     one = terms.encode({"rows": np.array([[1, 2], [3, 4]]), "mean": np.array([0.5, -0.5, 3])})
     two = terms.encode({"rows": np.array([[10, 0], [-5, 2000]]), "mean": np.array([1.5, 0, 0])})
     assert (one.cut, two.cut, terms.size) == (1, 1, 7)
@@ -206,7 +208,9 @@ def test_named_arrays_come_back_as_named_sums() -> None:
     assert sums["mean"] == pytest.approx([2, -0.5, 2], abs=terms.fixed.step(2.0))
 
 
-TERMS = Terms({"rows": Term((2,), 10, whole=True), "mean": Term((1,), 2.0)}, FixedPoint(32, 3))
+TERMS = ArrayEncoder(
+    {"rows": BoundedArray((2,), 10, whole=True), "mean": BoundedArray((1,), 2.0)}, FixedPoint(32, 3)
+)
 
 
 @pytest.mark.parametrize(
@@ -221,7 +225,7 @@ TERMS = Terms({"rows": Term((2,), 10, whole=True), "mean": Term((1,), 2.0)}, Fix
         (lambda: TERMS.decode(np.array([21, 0, 0], np.uint32), 2), "the sum of 'rows' is beyond"),
         (lambda: TERMS.decode(np.array([0, 0, 2**31], np.uint32), 2), "the sum of 'mean' is beyond"),
         (
-            lambda: Terms({"n": Term((1,), 2**30, whole=True)}, FixedPoint(32, 3)),
+            lambda: ArrayEncoder({"n": BoundedArray((1,), 2**30, whole=True)}, FixedPoint(32, 3)),
             "from 3 nodes do not fit in 32 bits",
         ),
     ],
@@ -238,7 +242,7 @@ def test_what_is_no_named_sum_is_refused(call: Callable[[], object], words: str)
 def test_the_mean_is_the_plain_one_in_a_thousand_random_rounds(hundred: int) -> None:
     for seed in range(100 * hundred, 100 * hundred + 100):
         found = case(seed)
-        terms = MeanTerms(found.schema, found.base, len(found.members), found.weighting, bits=found.bits)
+        terms = MeanEncoder(found.schema, found.base, len(found.members), found.weighting, bits=found.bits)
         sent = [terms.encode(one.params, one.examples or 0, one.labels) for one in found.updates]
         assert sum(one.cut for one in sent) == 0
         assert not any(one.weight_cut for one in sent)
@@ -256,8 +260,8 @@ def test_weights() -> None:
 BASE = params(w=[1.0, -3.0], empty=np.zeros((0, 3), np.float32))
 
 
-def mean_terms(**options: Any) -> MeanTerms:
-    return MeanTerms(Schema.of(BASE), BASE, 3, **options)
+def mean_terms(**options: Any) -> MeanEncoder:
+    return MeanEncoder(Schema.of(BASE), BASE, 3, **options)
 
 
 def moved(*change: float) -> Mapping[str, Any]:
@@ -288,7 +292,7 @@ def test_updates_that_agree_and_were_shortened_to_a_norm_make_a_mean_of_this_nor
     moved = Params({"w": base["w"] + chance.normal(size=500).astype(np.float32)})
     schema = Schema.of(base)
     shortened = clipped(base, moved, schema, 1.0)
-    terms = MeanTerms(schema, base, 4, bits=bits)
+    terms = MeanEncoder(schema, base, 4, bits=bits)
     sent = terms.encode(shortened, 60_000).numbers
     total = sent + sent + sent + sent
     assert terms.decode(total, 4, most_norm=1.0).norm == pytest.approx(1, abs=1e-3)
@@ -298,7 +302,7 @@ def test_updates_that_agree_and_were_shortened_to_a_norm_make_a_mean_of_this_nor
 
 def test_the_norm_leaves_out_buffers() -> None:
     base = params(w=[0.0, 0.0], running=[0.0])
-    terms = MeanTerms(Schema.of(base, buffers=["running"]), base, 2, bits=64)
+    terms = MeanEncoder(Schema.of(base, buffers=["running"]), base, 2, bits=64)
     sent = terms.encode({"w": np.array([3, -4], np.float32), "running": np.ones(1, np.float32)}, 10)
     assert terms.decode(sent.numbers, 1).norm == pytest.approx(5)
     with pytest.raises(ValueError, match=re.escape("length 5; at most 4.9 is accepted")):
@@ -309,7 +313,7 @@ def test_whole_numbers_and_truth_values_get_the_rounded_mean_of_their_changes() 
     base = Params(
         {"batches": np.array([1000, 7]), "seen": np.array([False, True]), "small": np.array([250], np.uint8)}
     )
-    terms = MeanTerms(Schema.of(base), base, 2, cap=100)
+    terms = MeanEncoder(Schema.of(base), base, 2, cap=100)
     one = {"batches": np.array([1010, 7]), "seen": np.array([True, True]), "small": np.array([255], np.uint8)}
     two = {"batches": np.array([1040, 9]), "seen": np.array([False, True]), "small": np.array([255], np.uint8)}
     mean = terms.decode(terms.encode(one, 90).numbers + terms.encode(two, 30).numbers, 2).params
@@ -324,7 +328,7 @@ def test_large_numbers_stay_finite() -> None:
     most = float(np.finfo(np.float32).max)
     step = 8 * most / FixedPoint(32, 1000).unit
     base = params(w=[most - 0.6 * step, -most, 0.0])
-    terms = MeanTerms(Schema.of(base), base, 1000, "agg0")
+    terms = MeanEncoder(Schema.of(base), base, 1000, "agg0")
     sent = terms.encode({"w": np.array([most, -most, most], np.float32)}, 1)
     mean = terms.decode(sent.numbers, 1).params["w"]
     assert mean[:2].tolist() == [np.float32(most), np.float32(-most)]
@@ -339,7 +343,7 @@ def test_equal_sums_give_equal_bits_whoever_made_them() -> None:
 
 
 def test_a_model_without_arrays_has_a_weight() -> None:
-    terms = MeanTerms(Schema.of({}), {}, 2)
+    terms = MeanEncoder(Schema.of({}), {}, 2)
     assert terms.size == 1
     assert terms.decode(terms.encode({}, 4).numbers, 1).weight == 4
 
@@ -397,7 +401,7 @@ def test_pooled_counts_of_fed_mt_go_through_the_mean() -> None:
     base = Params(
         {POOLED: np.zeros((2, 2), np.float32), **dict.fromkeys((POOLING, JOINED), np.zeros(1, np.float32))}
     )
-    terms = MeanTerms(Schema.of(base), base, 3, "agg0")
+    terms = MeanEncoder(Schema.of(base), base, 3, "agg0")
     updates = [{POOLED: (some / rows).astype(np.float32), POOLING: np.ones(1, np.float32)} for some in counts]
     joined = [np.ones(1, np.float32), np.zeros(1, np.float32)]
     sent = [terms.encode({**one, JOINED: there}, 5) for one, there in zip(updates, joined, strict=True)]

@@ -15,6 +15,7 @@ from click.testing import Result
 from flnet.datasets.split import split_by_folders
 from flnet.store.sqlite_store import DiskStore
 from tests.cli.fake_node import FakeNode
+from tests.leak_figures import LEAKS
 
 Run = Callable[..., Result]
 MODEL = {"digest": "0123456789abcdef", "round": 3, "accuracy": 0.9}
@@ -100,30 +101,15 @@ def test_a_row_for_each_number_of_groups(ask: Run, fake_node: FakeNode) -> None:
 
 # `flnet leaks`: what a model gives away of the rows.
 
-FOUND_leaks = {
-    "kind": "leaks",
-    "advantage": 0.3125,
-    "low": 0.25,
-    "high": 0.375,
-    "by_chance": 0.043,
-    "by_mean": 0.3,
-    "auc": 0.7,
-    "members": 2000,
-    "others": 2000,
-    "seen": True,
-    "rows": {"train": 9000, "test": 2400},
-    "model": {"digest": "0123456789abcdef", "round": 3, "accuracy": 0.9},
-}
-
 
 def test_the_advantage_with_its_interval_and_what_chance_gives(ask: Run, fake_node: FakeNode) -> None:
-    fake_node.answers["/jobs/MNIST/leaks"] = (200, json.dumps(FOUND_leaks).encode())
+    fake_node.answers["/jobs/MNIST/leaks"] = (200, json.dumps(LEAKS).encode())
     shown = ask("leaks", "MNIST")
     assert shown.exit_code == 0
     assert "advantage 0.312 (95 % interval 0.250 to 0.375); 0.300 at the mean loss, AUC 0.700" in shown.output
     assert "on 2000 of 9000 training rows and 2000 of 2400 test rows" in shown.output
     assert "chance alone stays below 0.043" in shown.output
-    assert json.loads(ask("leaks", "MNIST", "--json").output) == FOUND_leaks
+    assert json.loads(ask("leaks", "MNIST", "--json").output) == LEAKS
 
 
 @pytest.fixture

@@ -22,7 +22,9 @@ from flnet.cli.local_mesh import (
     node_command,
     node_ids,
 )
+from flnet.cli.options import variable_name
 from flnet.errors import StartError
+from flnet.settings import Settings
 from tests.alive import alive
 from tests.cli.fake_node import job
 from tests.cli.live import until
@@ -74,14 +76,34 @@ def test_only_settings_for_all_nodes_are_passed_on() -> None:
     assert not {"FLNET_NODE_PORT", "FLNET_NODE_ID", "FLNET_DATA_SHARD"} & set(clean)
 
 
-def test_a_demo_that_was_asked_for_privacy_is_not_without() -> None:
-    environ = {"FLNET_PRIVACY": "node:3:1e-5", "FLNET_PRIVACY_ROUNDS": "2", "FLNET_PRIVACY_BUDGET": "b"}
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(name for name, field in Settings.model_fields.items() if "same on all nodes" in str(field.description)),
+        *(
+            "privacy",
+            "privacy_rounds",
+            "privacy_budget",
+            "local_epochs",
+            "local_batch_size",
+            "max_training_seconds",
+        ),
+        *("max_peer_epochs", "max_peer_batch_size", "max_peer_batches", "max_peer_learning_rate"),
+    ],
+)
+def test_settings_that_change_training_reach_the_nodes_of_a_demo(name: str) -> None:
+    environ = {variable_name(name): "1"}
     assert environ.items() <= clean_environment(environ).items()
 
 
 def test_a_demo_of_a_pinned_mesh_would_have_nobody_who_accepts_keys() -> None:
     with pytest.raises(StartError, match="accepts their keys"):
         clean_environment({"FLNET_MESH_MODE": "pinned"})
+
+
+def test_a_demo_without_common_rounds_is_refused() -> None:
+    with pytest.raises(StartError, match="waits for rounds that all nodes do together"):
+        clean_environment({"FLNET_ROUNDS": "asynchronous"})
 
 
 def test_a_node_reads_no_stray_file_and_knows_its_parent() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from flnet.aggregation.base import MERGING, Merged
 from flnet.algorithms.differential_privacy import Privacy
-from flnet.algorithms.noised_sum import NoisedTerms, SumNoise
+from flnet.algorithms.noised_sum import NoisedMeanEncoder, SumNoise
 from flnet.algorithms.registry import parse_rule
 from flnet.compute.queue import ComputeQueue
 from flnet.compute.secure_sums import SecureSums
@@ -29,7 +29,7 @@ from flnet.protocol.secure_sum import (
     StepFailed,
     UpdateMasked,
 )
-from flnet.protocol.updates import Release
+from flnet.protocol.updates import NoisyRelease
 from flnet.rounds.job import Job
 from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.rounds.settings import Rules
@@ -120,10 +120,10 @@ def test_without_the_noise_of_any_two_the_rest_is_what_was_promised() -> None:
 def own_noise(seed: int, peer: PeerId) -> NDArray[np.float64]:
     """The noise that a node of `Five(seed)` added: drawn again, from the same random bytes."""
     five = Five(seed, {})
-    terms = five.sums[peer]._terms(SCHEMA, RULE, BASE, (5, five.threshold), NOISE)
-    numbers = terms.encode(stays(), 10, 1).numbers.view(np.int32)
+    encoder = five.sums[peer]._encoder(SCHEMA, RULE, BASE, (5, five.threshold), NOISE)
+    numbers = encoder.encode(stays(), 10, 1).numbers.view(np.int32)
     places = np.r_[1:302, 303:3303, 3303:3503]
-    return np.multiply(numbers[places], cast(NoisedTerms, terms).width, dtype=np.float64)
+    return np.multiply(numbers[places], cast(NoisedMeanEncoder, encoder).width, dtype=np.float64)
 
 
 def test_the_sums_of_two_rounds_have_noise_of_their_own() -> None:
@@ -182,7 +182,7 @@ async def test_a_node_adds_its_share_when_the_sum_is_masked_and_not_before() -> 
     event = await made.train(T, Train(key(), job.held.current.full, HYPER))
     assert isinstance(event, Trained) and event.shared is not None
     assert set(event.shared["w"].tolist()) == {5.0}
-    assert event.release == Release("node", 2.0)
+    assert event.release == NoisyRelease("node", 2.0)
 
     async def step(request: SecretRequest) -> Any:
         done = await made.secure_step(T, SecureStep(key(), 0, request))
@@ -201,7 +201,7 @@ async def test_a_node_adds_its_share_when_the_sum_is_masked_and_not_before() -> 
 async def test_noise_on_rows_is_no_matter_of_the_sum() -> None:
     made, job = tasks(Moves(5.0, NoisySteps(0.05, 17)), plan("rows"), [])
     event = await made.train(T, Train(key(), job.held.current.full, HYPER))
-    assert isinstance(event, Trained) and event.release == Release("rows", 2.0, 0.05, 17)
+    assert isinstance(event, Trained) and event.release == NoisyRelease("rows", 2.0, 0.05, 17)
     assert made._noise_of_sums(T) is None
 
 

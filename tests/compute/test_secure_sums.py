@@ -36,6 +36,7 @@ from flnet.protocol.secure_sum import (
 )
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.model import MASKED
+from tests.algorithms.test_differential_privacy import seeded
 
 X = TrainerId("X")
 KEY = RoundKey(3, PeerId("n00"))
@@ -56,7 +57,10 @@ class Group:
         self.noise = noise
         self.rule, self.schema, self.base, self.attempt = parse_rule(rule), schema, base, attempt
         self.names = [PeerId(f"n{number:02}") for number in range(count)]
-        self.sums = {name: SecureSums(name, "mesh", Random(f"{name} {attempt}").randbytes) for name in self.names}
+        self.sums = {
+            name: SecureSums(name, "mesh", Random(f"{name} {attempt}").randbytes, seeded(count * attempt + number))
+            for number, name in enumerate(self.names)
+        }
         assert self.rule.secure is not None
         self.threshold = threshold(count, self.rule.secure.part_away)
         self.members = {}

@@ -7,12 +7,12 @@ import pytest
 
 from flnet.errors import NotOffered
 from flnet.experiments.gradient_inversion import (
-    guessed_labels,
+    gradient_match,
+    guess_labels,
+    image_in_closed_form,
     likeness,
-    many_images,
-    match,
-    one_image,
     scipy_part,
+    search_images,
     ssim,
 )
 from flnet.experiments.sigmoid_network import Model, Numbers, gradient, initial
@@ -37,17 +37,17 @@ def seen(x: Numbers, labels: np.ndarray) -> Model:
 def test_the_closed_form_gives_the_image_of_a_batch_of_one() -> None:
     x = images(20)
     for row in range(20):
-        assert np.abs(one_image(seen(x[[row]], np.array([row % 5]))) - x[row]).max() < 1e-6
-    assert not one_image({name: np.zeros_like(array) for name, array in MODEL.items()}).any()
+        assert np.abs(image_in_closed_form(seen(x[[row]], np.array([row % 5]))) - x[row]).max() < 1e-6
+    assert not image_in_closed_form({name: np.zeros_like(array) for name, array in MODEL.items()}).any()
 
 
 def test_the_derivative_of_the_distance_of_gradients() -> None:
     chance, x = np.random.default_rng(1), images(3, 1)
     targets, given = np.eye(5)[[0, 3, 3]], seen(images(3, 2), np.array([1, 2, 3]))
-    found, way = match(MODEL, x, targets, given), chance.normal(size=x.shape)
-    ahead, back = (match(MODEL, x + step * way, targets, given).distance for step in (1e-5, -1e-5))
+    found, way = gradient_match(MODEL, x, targets, given), chance.normal(size=x.shape)
+    ahead, back = (gradient_match(MODEL, x + step * way, targets, given).distance for step in (1e-5, -1e-5))
     assert float(np.vdot(found.slope, way)) == pytest.approx((ahead - back) / 2e-5, rel=1e-5)
-    same = match(MODEL, x, targets, seen(x, np.array([0, 3, 3])))
+    same = gradient_match(MODEL, x, targets, seen(x, np.array([0, 3, 3])))
     assert same.distance == pytest.approx(0, abs=1e-20)
     assert np.abs(same.slope).max() < 1e-12
 
@@ -55,7 +55,7 @@ def test_the_derivative_of_the_distance_of_gradients() -> None:
 @pytest.mark.parametrize("count", [1, 2, 4])
 def test_small_batches_come_back(count: int) -> None:
     x, labels = images(count, 3), np.arange(count)
-    guesses = many_images(MODEL, seen(x, labels), labels, np.random.default_rng(0))
+    guesses = search_images(MODEL, seen(x, labels), labels, np.random.default_rng(0))
     alike = likeness(x.reshape(-1, SIDE, SIDE), guesses.reshape(-1, SIDE, SIDE))
     assert alike.ssim > 0.98
     assert alike.psnr > 35
@@ -67,16 +67,16 @@ def test_noise_of_the_size_of_the_gradient_leaves_nothing() -> None:
     given = seen(x, labels)
     size = np.sqrt(sum(np.vdot(array, array) for array in given.values()))
     noisy = {name: array + chance.normal(0, size, array.shape) for name, array in given.items()}
-    guess = many_images(MODEL, noisy, labels, chance)
+    guess = search_images(MODEL, noisy, labels, chance)
     assert ssim(x.reshape(SIDE, SIDE), guess.reshape(SIDE, SIDE)) < 0.2
-    assert ssim(x.reshape(SIDE, SIDE), np.clip(one_image(noisy), 0, 1).reshape(SIDE, SIDE)) < 0.2
+    assert ssim(x.reshape(SIDE, SIDE), np.clip(image_in_closed_form(noisy), 0, 1).reshape(SIDE, SIDE)) < 0.2
 
 
 def test_labels_are_read_from_the_gradient_of_the_biases() -> None:
     chance = np.random.default_rng(4)
     for count in (1, 3, 8, 40):
         labels = chance.integers(0, 5, count)
-        guess = guessed_labels(MODEL, seen(images(count, count), labels), count, images(200, 9))
+        guess = guess_labels(MODEL, seen(images(count, count), labels), count, images(200, 9))
         assert sorted(labels) == guess.tolist()
 
 
@@ -84,7 +84,7 @@ def test_as_many_labels_are_guessed_as_there_are_images_also_from_noise() -> Non
     chance = np.random.default_rng(6)
     for count in range(1, 20):
         noisy = {name: chance.normal(0, 3, array.shape) for name, array in MODEL.items()}
-        guess = guessed_labels(MODEL, noisy, count, images(9))
+        guess = guess_labels(MODEL, noisy, count, images(9))
         assert len(guess) == count
         assert set(guess) <= set(range(5))
 

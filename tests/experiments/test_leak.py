@@ -17,12 +17,12 @@ from flnet.experiments.leak import (
     MECHANISMS,
     NODES,
     Mechanism,
-    Mesh,
+    MeshRows,
     Scale,
-    dealt,
-    guessed_without,
-    inverted,
-    leaked,
+    attack_by_inversion,
+    attack_by_membership,
+    deal_rows,
+    guess_without_update,
     mean_of,
     multiplier,
     row_privacy,
@@ -58,16 +58,16 @@ def norms(models: Sequence[dict[str, np.ndarray]], base: dict[str, np.ndarray]) 
 
 
 def test_no_row_is_dealt_twice(digits: Labelled) -> None:
-    meshes = dealt(digits, 3, SMALL)
+    meshes = deal_rows(digits, 3, SMALL)
     rows = [row.tobytes() for mesh in meshes for part in (*mesh.parts, *mesh.others) for row in part.x]
     assert len(rows) == len(set(rows)) == 2 * 2 * NODES * 20
-    assert len(dealt(digits, 3, Scale(rows=10**6, shadows=1))[0].parts[0]) == 900 // 40
+    assert len(deal_rows(digits, 3, Scale(rows=10**6, shadows=1))[0].parts[0]) == 900 // 40
     with pytest.raises(ValueError, match="900 rows; expected at least 1020"):
-        dealt(digits, 3, Scale(shadows=50))
+        deal_rows(digits, 3, Scale(shadows=50))
 
 
 def test_of_a_sum_the_attacker_sees_the_mean_alone(digits: Labelled) -> None:
-    parts = dealt(digits, 0, SMALL)[0].parts
+    parts = deal_rows(digits, 0, SMALL)[0].parts
     plain = run_mesh(PLAIN, parts[:4], SMALL, np.random.default_rng(0))
     summed = run_mesh(SUM, parts, SMALL, np.random.default_rng(0))
     assert len({seen.model["hidden.bias"].tobytes() for seen in plain.seen}) == 4
@@ -122,8 +122,8 @@ def test_what_was_remembered_is_seen_in_updates_and_less_in_sums(
     unlearnable: Labelled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(leak, "multiplier", lambda mechanism, rows, scale: 8.0 if mechanism is ROWS else 0.0)
-    meshes, tests = dealt(unlearnable, 0, SMALL), scaled(unlearnable)
-    plain, summed, hidden = (leaked(one, meshes, tests, SMALL, 0) for one in (PLAIN, SUM, ROWS))
+    meshes, tests = deal_rows(unlearnable, 0, SMALL), scaled(unlearnable)
+    plain, summed, hidden = (attack_by_membership(one, meshes, tests, SMALL, 0) for one in (PLAIN, SUM, ROWS))
     assert plain.advantage > 0.9
     assert plain.by_mean > 0.5
     assert plain.shadow > 0.6
@@ -133,30 +133,30 @@ def test_what_was_remembered_is_seen_in_updates_and_less_in_sums(
     assert abs(hidden.auc - 0.5) < 0.15
 
 
-def parts_of(mesh: Mesh, count: int) -> list[Labelled]:
+def parts_of(mesh: MeshRows, count: int) -> list[Labelled]:
     return [part.take(np.arange(count)) for part in mesh.parts]
 
 
 def test_one_step_gives_images_away_unless_there_is_noise(digits: Labelled) -> None:
-    meshes = dealt(digits, 1, SMALL)
+    meshes = deal_rows(digits, 1, SMALL)
     known = meshes[1].parts[0]
-    plain = inverted(PLAIN, parts_of(meshes[0], 1), known, 0.0, SMALL, 0)
+    plain = attack_by_inversion(PLAIN, parts_of(meshes[0], 1), known, 0.0, SMALL, 0)
     assert plain.closed == pytest.approx(1)
     assert plain.ssim == pytest.approx(1, abs=1e-3)
     assert plain.labels == 1
-    summed = inverted(SUM, parts_of(meshes[0], 1), known, 0.0, SMALL, 0)
+    summed = attack_by_inversion(SUM, parts_of(meshes[0], 1), known, 0.0, SMALL, 0)
     assert summed.closed < 0.9  # a mixture of four
     assert summed.ssim > 0.8  # but the four are told apart
     for mechanism in (NODE, ROWS):
-        hidden = inverted(mechanism, parts_of(meshes[0], 1), known, 1.0, SMALL, 0)
-        without = guessed_without(meshes[0].parts[0].take(np.arange(1)), scaled(digits))
+        hidden = attack_by_inversion(mechanism, parts_of(meshes[0], 1), known, 1.0, SMALL, 0)
+        without = guess_without_update(meshes[0].parts[0].take(np.arange(1)), scaled(digits))
         assert hidden.ssim < without.ssim
 
 
 def test_the_report_has_a_row_for_each_mechanism(
     digits: Labelled, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = leak_report.Rows(digits, Labelled(digits.x[:50], digits.y[:50]), "generated digits")
+    rows = leak_report.AttackedRows(digits, Labelled(digits.x[:50], digits.y[:50]), "generated digits")
     monkeypatch.setattr(leak_report, "_read_rows", lambda settings: rows)
     monkeypatch.setattr(leak_report, "MECHANISMS", (PLAIN, NODE))
     monkeypatch.setattr(leak_report, "DRAWN", 900)

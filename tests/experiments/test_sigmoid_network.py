@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from flnet.experiments.sigmoid_network import NAMES, Model, gradient, initial, noisy_gradient, passed, trained
+from flnet.experiments.sigmoid_network import NAMES, Model, forward, gradient, initial, noisy_gradient, train
 from flnet.trainer import RowPrivacy
 
 CHANCE = np.random.default_rng(0)
@@ -14,7 +14,7 @@ MODEL = initial(1, 5, 4, 3)
 
 
 def loss(model: Model) -> float:
-    return float(-np.log(passed(model, X).probabilities[np.arange(6), Y]).sum())
+    return float(-np.log(forward(model, X).probabilities[np.arange(6), Y]).sum())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -40,8 +40,8 @@ def test_each_row_is_clipped_by_itself() -> None:
 
 
 def test_row_privacy_without_noise_and_with_all_rows_is_plain_descent() -> None:
-    plain = trained(MODEL, X, Y, np.random.default_rng(0), 5, 0.1, 6)
-    private = trained(MODEL, X, Y, np.random.default_rng(0), 5, 0.1, 6, RowPrivacy(0.0, 1e9))
+    plain = train(MODEL, X, Y, np.random.default_rng(0), 5, 0.1, 6)
+    private = train(MODEL, X, Y, np.random.default_rng(0), 5, 0.1, 6, RowPrivacy(0.0, 1e9))
     for name in NAMES:
         assert private[name] == pytest.approx(plain[name])
     assert loss(plain) < loss(MODEL)

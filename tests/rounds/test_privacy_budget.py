@@ -34,7 +34,7 @@ from flnet.protocol.events import (
     TrainingFailed,
 )
 from flnet.protocol.messages import ModelParams, StartTraining
-from flnet.protocol.updates import Release
+from flnet.protocol.updates import NoisyRelease
 from flnet.rounds.job import Job
 from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.rounds.settings import Rules
@@ -43,7 +43,7 @@ from tests.helpers import key, params
 from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared, refuses, settings
 from tests.rounds.scenarios import Lasting
 
-NODE = Release("node", 2.0)
+NODE = NoisyRelease("node", 2.0)
 
 
 def cost(spent: Spent) -> float:
@@ -67,7 +67,7 @@ class Private(Lasting):
         w: Sequence[float] = (2, 4),
         examples: int = 1,
         accuracy: float = 0.5,
-        release: Release | None = NODE,
+        release: NoisyRelease | None = NODE,
     ) -> list[Effect]:
         assert self.job.key is not None
         return self.hear(Trained(self.job.key, params(w=w), examples, accuracy, release=release))
@@ -249,7 +249,7 @@ def test_a_series_of_a_node_goes_on_for_the_others_when_its_budget_is_spent() ->
 def test_an_update_that_cost_more_than_planned_is_not_sent() -> None:
     job = Private(rules=rules(2))
     job.hear(RoundTriggered())
-    job.train(release=Release("node", 0.5))
+    job.train(release=NoisyRelease("node", 0.5))
     assert "epsilon 0 of 2, and 4 with one more update" in (job.said(ModelParams).declined or "")
     assert job.updates == 0 and job.job.held.own is None
 
@@ -311,7 +311,7 @@ def test_updates_without_noise_end_the_budget_in_which_they_left_and_another_nam
 
 
 def test_noise_for_rows_hides_no_node_and_noise_for_a_node_hides_rows_half_as_well() -> None:
-    rows = Release("rows", 2.0, 0.1, 1)
+    rows = NoisyRelease("rows", 2.0, 0.1, 1)
     job = Private(rules=rules(9, level="rows"))
     job.hear(RoundTriggered())
     job.train(release=rows)
@@ -434,7 +434,7 @@ class World:
             case Train(of):
                 self.trained += 1
                 promise = self.bench.job.settings.rules.privacy
-                release = Release(promise.privacy.level, 2.0) if promise else None
+                release = NoisyRelease(promise.privacy.level, 2.0) if promise else None
                 self.hear(Trained(of, params(w=(self.trained, 0)), 1, 0.5, seconds=40.0, release=release))
             case Average(of, updates):
                 if updates:

@@ -11,7 +11,7 @@ import pytest
 from flnet.algorithms.vertical.defences import GradientNoise, NoisePlace, OutputNoise
 from flnet.errors import TrainerError
 from flnet.params.params import Array
-from flnet.security.noise import FILE, SecretNormal, system_normal
+from flnet.security.noise import FILE, SecretNormal, system_normal, system_words
 
 PLACE = NoisePlace("training", 3, 7, "content")
 
@@ -76,3 +76,9 @@ def test_two_releases_of_one_batch_cannot_be_averaged_and_of_two_batches_not_sub
         assert np.abs(protect(other, PLACE) - sent - 0.01).mean() > 0.1
     quiet, loud = (OutputNoise(100.0, multiplier, source).protect(rows, PLACE) for multiplier in (0.1, 0.2))
     assert np.abs(2 * quiet - loud - rows).mean() > 1  # the noise of one is not twice that of the other
+
+
+def test_the_words_of_the_system_can_be_written_to_and_differ() -> None:
+    words = system_words(1000)
+    words[0] = 7
+    assert len(set(words.tolist())) == 1000

@@ -13,7 +13,7 @@ from flnet.algorithms.registry import parse_rule
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, Evaluate, Train
 from flnet.protocol.events import Event, Trained
-from flnet.protocol.updates import Release, RoundKey
+from flnet.protocol.updates import NoisyRelease, RoundKey
 from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
@@ -22,7 +22,7 @@ from flnet.simulation.node import SimulatedNode
 from tests.simulation.helpers import any_faults, seeds
 
 MOST = 4  # updates that a budget allows
-NOISE = Release("node", 1.0)
+NOISE = NoisyRelease("node", 1.0)
 
 
 def cost(spent: Spent) -> float:

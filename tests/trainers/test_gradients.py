@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,37 +14,10 @@ from flnet.algorithms.wrapper import Descent  # noqa: E402
 from flnet.compute.prediction import check_inputs  # noqa: E402
 from flnet.params.params import Array, Params  # noqa: E402
 from flnet.protocol.messages import HyperParams  # noqa: E402
-from flnet.trainer import Fit, Task, Trainer, TrainerSettings  # noqa: E402
-from tests.datasets.own_files import class_folders, csv_file, images, table, two_clouds  # noqa: E402
-from tests.datasets.own_files import node as own_node  # noqa: E402
-from tests.trainers.mooc_files import write_data as write_enrolments  # noqa: E402
-from tests.trainers.test_multi_label import write_data as write_labels  # noqa: E402
-from trainers import MNIST, MNIST_3_7, MOOC, MULTI_LABEL  # noqa: E402
-from trainers._own import make_own  # noqa: E402
+from flnet.trainer import Fit, Task, Trainer  # noqa: E402
+from tests.trainers.made_trainers import made  # noqa: E402
 
 NAMES = ("MNIST", "MNIST_3_7", "MOOC", "MULTI_LABEL", "images", "table")
-
-
-def made(name: str, folder: Path) -> Trainer:
-    told = TrainerSettings(folder, folder / "state", (1, 4))
-    told.state_path.mkdir()
-    match name:
-        case "MNIST":
-            return MNIST.make_trainer(replace(told, datasets_path=None, shard=(1, 12)))
-        case "MNIST_3_7":
-            return MNIST_3_7.make_trainer(replace(told, datasets_path=None))
-        case "MOOC":
-            write_enrolments(folder)
-            return MOOC.make_trainer(told)
-        case "MULTI_LABEL":
-            write_labels(folder)
-            return MULTI_LABEL.make_trainer(replace(told, shard=(1, 2)))
-        case "images":
-            class_folders(folder / "pictures", each=20)
-            return make_own(images(), own_node(folder))
-        case _:
-            csv_file(folder / "t.csv", ["a", "b", "y"], two_clouds())
-            return make_own(table(), own_node(folder))
 
 
 @pytest.fixture(scope="module")

@@ -19,20 +19,13 @@ from flnet.algorithms.registry import with_method  # noqa: E402
 from flnet.algorithms.row_privacy import SHIPPED, hidden_mean  # noqa: E402
 from flnet.params.params import Array, Params  # noqa: E402
 from flnet.protocol.messages import HyperParams  # noqa: E402
-from flnet.trainer import Method, NoisySteps, RowPrivacy, Task, Trainer, TrainerError, TrainerSettings  # noqa: E402
-from tests.datasets.own_files import class_folders, csv_file, images, table, two_clouds  # noqa: E402
+from flnet.trainer import Method, NoisySteps, RowPrivacy, Task, Trainer, TrainerError  # noqa: E402
+from tests.datasets.own_files import csv_file, table, two_clouds  # noqa: E402
 from tests.datasets.own_files import node as own_node  # noqa: E402
-from tests.trainers.domain_files import written as write_domains  # noqa: E402
-from tests.trainers.mooc_files import write_data as write_enrolments  # noqa: E402
-from tests.trainers.test_chest_subtypes import write_data as write_xrays  # noqa: E402
-from tests.trainers.test_multi_label import write_data as write_labels  # noqa: E402
+from tests.trainers.made_trainers import made  # noqa: E402
 from trainers import (  # noqa: E402
-    CHEST_SUBTYPES,
-    DIGIT_DOMAINS,
     MNIST,
     MNIST_3_7,
-    MOOC,
-    MULTI_LABEL,
     _batches,
     _row_privacy,
 )
@@ -52,37 +45,6 @@ NAMES = (
     "number",
 )
 OPEN = RowPrivacy(0.0, 1e9)  # neither clips nor adds noise
-
-
-def made(name: str, folder: Path) -> Trainer:
-    told = TrainerSettings(folder, folder / "state", (1, 4))
-    told.state_path.mkdir()
-    match name:
-        case "MNIST":
-            return MNIST.make_trainer(replace(told, datasets_path=None, shard=(1, 12)))
-        case "MNIST_3_7":
-            return MNIST_3_7.make_trainer(replace(told, datasets_path=None))
-        case "MOOC":
-            write_enrolments(folder)
-            return MOOC.make_trainer(told)
-        case "MULTI_LABEL":
-            write_labels(folder)
-            return MULTI_LABEL.make_trainer(replace(told, shard=(1, 2)))
-        case "CHEST_SUBTYPES":
-            return CHEST_SUBTYPES.make_trainer(replace(told, datasets_path=write_xrays(folder), shard=(1, 1)))
-        case "DIGIT_DOMAINS":
-            return DIGIT_DOMAINS.make_trainer(
-                replace(told, datasets_path=write_domains(folder, "rows = 12\ntests = 4\n"))
-            )
-        case "images":
-            class_folders(folder / "pictures", each=20)
-            return make_own(images(), own_node(folder))
-        case "table":
-            csv_file(folder / "t.csv", ["a", "b", "y"], two_clouds())
-            return make_own(table(), own_node(folder))
-        case _:
-            csv_file(folder / "t.csv", ["a", "b", "y"], [[str(i), str(i % 7), str(3.0 * i)] for i in range(60)])
-            return make_own(table(task="regress", target_scale=[90.0, 50.0]), own_node(folder))
 
 
 @pytest.fixture(scope="module")

@@ -27,11 +27,11 @@ class FakeRegistry:
 
     def job(self, trainer: TrainerId) -> JobView:
         """The job's view; refuses unknown trainers."""
-        raise NotImplementedError
+        raise NotImplementedError("FakeNode has the jobs")
 
     def history(self, trainer: TrainerId) -> Sequence[View]:
         """All records."""
-        raise NotImplementedError
+        raise NotImplementedError("FakeNode has the records")
 
     async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
         return self.history(trainer)[-(last or 0) :]

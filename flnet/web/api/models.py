@@ -46,6 +46,7 @@ _LARGE = 64 * 1024  # bytes of JSON that are read in a thread
 _DATA_URL = re.compile(r"data:image/(?:png|jpeg);base64,")  # as a browser's canvas gives it
 RowId = Annotated[str, Field(strict=True, min_length=1, max_length=1000)]
 NO_MODEL = (UnknownTrainer, UnknownModel, NotReady, NoData)
+DIAGNOSES = (UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData)
 api = Api()
 
 
@@ -353,7 +354,7 @@ async def predict_ids(node: Node, trainer: TrainerId) -> interface.View:
     MODELS,
     answer=LabelsView,
     query={"digest": "of the model to use; the current one if absent"},
-    refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
+    refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
 async def labels(node: Node, trainer: TrainerId) -> interface.View:
@@ -366,7 +367,7 @@ async def labels(node: Node, trainer: TrainerId) -> interface.View:
     MODELS,
     answer=GroupsView,
     query={"digest": "of the model to use; the current one if absent"},
-    refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
+    refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
 async def groups(node: Node, trainer: TrainerId) -> interface.View:
@@ -379,7 +380,7 @@ async def groups(node: Node, trainer: TrainerId) -> interface.View:
     MODELS,
     answer=LeaksView,
     query={"digest": "of the model to use; the current one if absent"},
-    refuses=(UnknownTrainer, UnknownModel, NotOffered, NotReady, NoData),
+    refuses=DIAGNOSES,
     who=Who.OPERATOR,
 )
 async def leaks(node: Node, trainer: TrainerId) -> interface.View:

@@ -24,20 +24,22 @@ from flnet.web.auth.permissions import Who, may_act
 from flnet.web.routes import MONITORING, Api, json_answer
 
 METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-_JOB_GAUGES = (  # field of a job's view, name, description; a job without this figure has no sample
+# Field of a view, name, description. A view without the figure has no sample.
+_Gauges = tuple[tuple[str, str, str], ...]
+_JOB_GAUGES: _Gauges = (  # of a job
     ("current_round", "round", "The newest round entered; -1 before the first"),
     ("model_round", "model_round", "The round whose average is in use; -1 for none"),
     ("contributors", "contributors", "Nodes whose updates are in the model in use"),
     ("rounds_left", "rounds_left", "Rounds of a series that are still to be started here"),
     ("paused", "paused", "1 while this node sits rounds out"),
 )
-_PRIVACY_GAUGES = (  # the same, of what a node with FLNET_PRIVACY promises
+_PRIVACY_GAUGES: _Gauges = (  # of what a node with FLNET_PRIVACY promises
     ("spent", "epsilon_spent", "Epsilon that the updates counted in the budget have spent"),
     ("epsilon", "epsilon_budget", "Epsilon of the budget"),
     ("delta", "delta", "Delta of the budget"),
     ("rounds_left", "rounds_left", "Further updates that the budget allows"),
 )
-_SUM_GAUGES = (  # the same, of jobs whose updates are masked
+_SUM_GAUGES: _Gauges = (  # of jobs whose updates are masked
     (
         "members",
         "members",
@@ -152,20 +154,8 @@ def _job_metrics(jobs: list[interface.View]) -> Iterator[_Metric]:
         for job in jobs:
             metric.add(job.get(name), job["trainer_id"])
         yield metric
-    for name, metric_name, description in _PRIVACY_GAUGES:
-        metric = _Metric(f"privacy_{metric_name}", description, ("trainer", "level"))
-        for job in jobs:
-            if (privacy := job.get("privacy")) is not None:
-                metric.add(privacy.get(name), job["trainer_id"], privacy["level"])
-        if metric.samples:
-            yield metric
-    for name, metric_name, description in _SUM_GAUGES:
-        metric = _Metric(f"secure_sum_{metric_name}", description, ("trainer",))
-        for job in jobs:
-            if (secure := job.get("secure")) is not None:
-                metric.add(secure.get(name), job["trainer_id"])
-        if metric.samples:
-            yield metric
+    yield from _metrics_of(jobs, "privacy", "privacy", _PRIVACY_GAUGES, "level")
+    yield from _metrics_of(jobs, "secure", "secure_sum", _SUM_GAUGES)
     waiting = _Metric("job_waiting_peers", "Peers whose updates are missing", ("trainer",))
     phases = _Metric("job_phase", "1 for the phase a job is in", ("trainer", "phase"))
     accuracies = _Metric("job_accuracy", "On the own test rows, before and after averaging", ("trainer", "when"))
@@ -177,6 +167,23 @@ def _job_metrics(jobs: list[interface.View]) -> Iterator[_Metric]:
         for when, name in _ACCURACIES:
             accuracies.add(job.get(name), trainer, when)
     yield from (waiting, phases, accuracies)
+
+
+def _metrics_of(
+    jobs: list[interface.View], part: str, prefix: str, gauges: _Gauges, *labels: str
+) -> Iterator[_Metric]:
+    """The figures of one part of the view of jobs; none where no job has that part.
+
+    Args:
+        labels: fields of the part that are labels, besides the trainer.
+    """
+    for name, metric_name, description in gauges:
+        metric = _Metric(f"{prefix}_{metric_name}", description, ("trainer", *labels))
+        for job in jobs:
+            if (view := job.get(part)) is not None:
+                metric.add(view.get(name), job["trainer_id"], *(view[label] for label in labels))
+        if metric.samples:
+            yield metric
 
 
 def _round_metrics(newest: Mapping[str, interface.View]) -> Iterator[_Metric]:

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from flnet.rounds.view import VerticalView
+from tests.leak_figures import LEAKS
 from tests.web.browsing import ASYNC_MARKS, HERE, check_looks_async
 from tests.web.conftest import Running
 from tests.web.fake_node import FakeNode
-from tests.web.page.test_diagnostics import ESTIMATE, GROUPS, LEAKS, WAITING
+from tests.web.page.test_diagnostics import ESTIMATE, GROUPS, WAITING
 
 pytestmark = ASYNC_MARKS
 EVIL = "<img src=x onerror=alert(1)>"

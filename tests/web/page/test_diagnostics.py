@@ -8,6 +8,7 @@ import pytest
 
 from flnet.web.page.diagnostics import MOST_COLUMNS, groups_view, matrix_view, waiting_words
 from flnet.web.translation import translator
+from tests.leak_figures import LEAKS
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
 from tests.web.page_reading import load
@@ -49,20 +50,6 @@ GROUPS: dict[str, Any] = {
         {"k": 3, "inertia": 0.4, "silhouette": 0.25},
     ],
     "bend": 2,
-}
-LEAKS: dict[str, Any] = {
-    "kind": "leaks",
-    "advantage": 0.3125,
-    "low": 0.25,
-    "high": 0.375,
-    "by_chance": 0.043,
-    "by_mean": 0.3,
-    "auc": 0.7,
-    "members": 2000,
-    "others": 2000,
-    "seen": True,
-    "rows": {"train": 9000, "test": 2400},
-    "model": MODEL,
 }
 
 
@@ -126,7 +113,7 @@ async def test_what_a_model_gives_away_is_a_figure_with_its_limits(client: Clien
     assert "2,000 of 9,000 training rows and 2,000 of 2,400 test rows" in page.text
     assert "It is a lower bound: a stronger attack finds more." in page.text
     assert "few rows" not in page.text
-    assert "Seen through the model cdcdcdcdcdcd of round 3." in page.text
+    assert "Seen through the model 0123456789ab of round 3." in page.text
 
 
 async def test_of_few_rows_the_page_says_so_and_claims_nothing(client: Client, node: FakeNode) -> None:
