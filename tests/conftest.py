@@ -41,7 +41,11 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("flnet")
     words = "takes minutes; left out unless --long or -m long asks for it (docs/testing-faults.md)"
     config.addinivalue_line("markers", f"{LONG}: {words}")
-    if not _is_worker():
+    if _is_worker():
+        # Before numpy is loaded. Threads of matrix products wait for each other by spinning: beside other processes
+        # that took most of the time of some tests.
+        os.environ.setdefault("OMP_NUM_THREADS", "1")
+    else:
         config.stash[OPEN_UNTIL_THE_END] = _own_temporary_folder()
 
 
