@@ -108,8 +108,8 @@ def _import_own_share() -> None:
     later: in one order, all processes would rewrite all modules at the same time.
     """
     place = Path(__file__).parent
-    modules = sorted(place.rglob("test_*.py"))
-    for path in modules[int(os.environ["PYTEST_XDIST_WORKER"][2:]) :: int(os.environ["PYTEST_XDIST_WORKER_COUNT"])]:
+    own, all_processes = int(os.environ["PYTEST_XDIST_WORKER"][2:]), int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+    for path in sorted(place.rglob("test_*.py"))[own::all_processes]:
         # Whatever keeps a module from being imported will do so again, where pytest tells it.
         with suppress(Exception, pytest.skip.Exception):
             import_module(".".join(path.relative_to(place.parent).with_suffix("").parts))
