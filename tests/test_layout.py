@@ -91,6 +91,11 @@ class Source:
         return _parsed(self.text)
 
     @property
+    def nodes(self) -> list[ast.AST]:
+        """Those of the whole tree."""
+        return _nodes(self.text)
+
+    @property
     def parts(self) -> list[str]:
         return self.module.split(".")
 
@@ -101,7 +106,7 @@ class Source:
 
     def find_imports(self) -> Iterator[tuple[int, str]]:
         """The same, looked for anew."""
-        for node in ast.walk(self.tree):
+        for node in self.nodes:
             if isinstance(node, ast.Import):
                 yield from ((node.lineno, alias.name) for alias in node.names)
             elif isinstance(node, ast.ImportFrom):
@@ -125,6 +130,11 @@ def _imports(source: Source) -> tuple[tuple[int, str], ...]:
 @lru_cache(maxsize=1)  # several rules ask for the same file in turn; all trees at once would take half a gigabyte
 def _parsed(text: str) -> ast.Module:
     return ast.parse(text)
+
+
+@lru_cache(maxsize=1)
+def _nodes(text: str) -> list[ast.AST]:
+    return list(ast.walk(_parsed(text)))
 
 
 def dotted(node: ast.AST) -> str:
@@ -240,7 +250,7 @@ def _reachable(start: str, graph: dict[str, set[str]]) -> set[str]:
 def unsafe_faults(source: Source) -> list[str]:
     """Ways to run or revive code from data: none is allowed anywhere."""
     faults = [(line, name) for line, name in source.imports if name.split(".")[0] in UNSAFE_MODULES]
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call):
             name = dotted(node.func)
             if name in UNSAFE_CALLS:
@@ -257,7 +267,7 @@ def _allows_pickle(keyword: ast.keyword) -> bool:
 def unpacking_faults(source: Source) -> list[str]:
     """Calls that read a framework's model files, or unpack without a limit: none in what is shipped."""
     faults = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if not isinstance(node, ast.Call):
             continue
         name = dotted(node.func)
@@ -272,7 +282,7 @@ def unpacking_faults(source: Source) -> list[str]:
 def import_system_faults(source: Source) -> list[str]:
     """Import finders, and attributes that are set through `vars`: nothing of the kind in what is shipped."""
     faults = []
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Attribute) and dotted(node) in {"sys.meta_path", "sys.path_hooks"}:
             faults.append(f"{source.module}:{node.lineno}: {dotted(node)} changes how modules are imported")
         if not isinstance(node, ast.Subscript) or not isinstance(node.ctx, ast.Store):
@@ -285,7 +295,7 @@ def import_system_faults(source: Source) -> list[str]:
 
 def length_faults(source: Source) -> list[str]:
     """Functions of 50 lines or more, without their docstring."""
-    functions = (n for n in ast.walk(source.tree) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
+    functions = (n for n in source.nodes if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef))
     lengths = ((f.lineno, f.name, function_lines(f)) for f in functions)
     return [
         f"{source.module}:{line}: {name} has {n} lines" for line, name, n in lengths if n >= MAX_FUNCTION_LINES

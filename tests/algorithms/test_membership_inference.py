@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from flnet.algorithms import membership_inference
 from flnet.algorithms.membership_inference import by_chance, membership, row_losses
 from flnet.datasets.metrics import auc
 
@@ -26,6 +27,13 @@ def test_a_memoriser_gives_away_every_row() -> None:
     assert found.is_seen
 
 
+@pytest.fixture
+def few_resamples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Enough for the ends of intervals that are only counted."""
+    monkeypatch.setattr(membership_inference, "RESAMPLES", 100)
+
+
+@pytest.mark.usefixtures("few_resamples")
 def test_a_model_that_knows_no_row_stays_below_what_chance_gives() -> None:
     chance = np.random.default_rng(1)
     pairs = [chance.exponential(1, (2, 400)) for _ in range(100)]
@@ -35,6 +43,7 @@ def test_a_model_that_knows_no_row_stays_below_what_chance_gives() -> None:
     assert np.mean([one.low == 0 for one in found]) > 0.8
 
 
+@pytest.mark.usefixtures("few_resamples")
 def test_the_interval_holds_the_true_advantage() -> None:
     chance, true = np.random.default_rng(2), 0.25  # of exponential losses with means 1/2 and 1: at ln 2
     found = [membership(chance.exponential(0.5, 500), chance.exponential(1, 500)) for _ in range(100)]

@@ -88,8 +88,11 @@ def test_the_kind_of_a_failure_has_no_names_and_no_numbers() -> None:
 
 def test_it_stops_after_so_many_failures_and_turns_the_collector_on_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "play", lambda schedule: Failure(schedule, "always"))
+    before = gc.get_freeze_count()
+    assert before > 0  # what tests/conftest.py set aside
     assert [failure.schedule.seed for failure in broken_by(range(10), most=3)] == [0, 1, 2]
     assert gc.isenabled()
+    assert gc.get_freeze_count() > before / 2
 
 
 # Shrinking.

@@ -9,10 +9,10 @@ import pytest
 from flnet.params.params import PeerId
 from flnet.simulation.schedule import Faults
 from tests.node.vertical_mesh import HasHosts
+from tests.simulation.helpers import seeds
 from tests.simulation.vertical_cluster import VerticalCluster
 
 STEPS = 6
-SEEDS, MOST_SEEDS = 25, 500
 LABEL = PeerId("n01")
 
 
@@ -48,9 +48,7 @@ def play(seed: int, people: HasHosts | None = None) -> VerticalCluster:
     return cluster
 
 
-@pytest.mark.parametrize(
-    "seed", [*range(SEEDS), *(pytest.param(seed, marks=pytest.mark.long) for seed in range(SEEDS, MOST_SEEDS))]
-)
+@pytest.mark.parametrize("seed", seeds(10, 500))
 def test_every_run_ends_in_a_whole_epoch_or_a_stated_reason(seed: int) -> None:
     cluster = play(seed)
     try:

@@ -17,6 +17,7 @@ from flnet.rounds.vertical_predictions import SECONDS
 from flnet.simulation.node import TRAINER, SimulatedNode
 from flnet.simulation.schedule import Faults
 from flnet.trainer import HyperParams
+from tests.simulation.helpers import seeds
 from tests.simulation.vertical_cluster import VerticalCluster
 
 STEPS, IDS = 8, ("P001", "P013", "P002")
@@ -111,7 +112,7 @@ def play(seed: int) -> tuple[PredictingCluster, set[PeerId]]:
     return cluster, killed
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", seeds(8, 20))
 def test_every_prediction_ends_with_the_right_numbers_or_a_reason(seed: int) -> None:
     cluster, killed = play(seed)
     try:

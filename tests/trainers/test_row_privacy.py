@@ -6,6 +6,8 @@ import sys
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import replace
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ import numpy as np
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed")
-opacus = pytest.importorskip("opacus", reason="Opacus is not installed: pip install flnet[privacy]")
+if find_spec("opacus") is None:
+    pytest.skip("Opacus is not installed: pip install flnet[privacy]", allow_module_level=True)
 
 from flnet.algorithms.registry import with_method  # noqa: E402
 from flnet.algorithms.row_privacy import SHIPPED, hidden_mean  # noqa: E402
@@ -27,7 +30,6 @@ from trainers import (  # noqa: E402
     MNIST,
     MNIST_3_7,
     _batches,
-    _row_privacy,
 )
 from trainers._batches import Drawn  # noqa: E402
 from trainers._own import make_own  # noqa: E402
@@ -45,6 +47,13 @@ NAMES = (
     "number",
 )
 OPEN = RowPrivacy(0.0, 1e9)  # neither clips nor adds noise
+
+
+@pytest.fixture(scope="module", autouse=True)
+def hiding() -> Any:
+    """The part of trainers that needs Opacus, whose import takes more than a second: not in processes of other tests."""
+    pytest.importorskip("opacus")
+    return import_module("trainers._row_privacy")
 
 
 @pytest.fixture(scope="module")
@@ -131,9 +140,9 @@ def test_rows_are_clipped_one_by_one(trainers: dict[str, Trainer]) -> None:
 
 
 def test_clipping_the_mean_instead_of_rows_would_be_noticed(
-    trainers: dict[str, Trainer], monkeypatch: pytest.MonkeyPatch
+    trainers: dict[str, Trainer], hiding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class OfTheMean(_row_privacy.SecretNoise):
+    class OfTheMean(hiding.SecretNoise):  # type: ignore[misc]
         def clip_and_accumulate(self) -> None:
             sums = [p.grad_sample.sum(0) for p in self.params]
             count = len(self.params[0].grad_sample)
@@ -141,20 +150,22 @@ def test_clipping_the_mean_instead_of_rows_would_be_noticed(
             for param, total in zip(self.params, sums, strict=True):
                 param.summed_grad = total * min(1.0, self.max_grad_norm / float(norm))
 
-    monkeypatch.setattr(_row_privacy, "SecretNoise", OfTheMean)
-    monkeypatch.setattr(_row_privacy, "PIECE", 2**40)
+    monkeypatch.setattr(hiding, "SecretNoise", OfTheMean)
+    monkeypatch.setattr(hiding, "PIECE", 2**40)
     checked_step(trainers["MNIST"], 1e9)  # nothing is clipped: no difference
     with pytest.raises(AssertionError, match="Not equal to tolerance"):
         checked_step(trainers["MNIST"], 1.0)
 
 
-def test_gradients_of_rows_are_those_of_backward_passes_row_by_row(trainers: dict[str, Trainer]) -> None:
+def test_gradients_of_rows_are_those_of_backward_passes_row_by_row(
+    trainers: dict[str, Trainer], hiding: Any
+) -> None:
     task = task_of(trainers["MNIST"], None)
     steps = trainers["MNIST"].gradients(task)
     assert isinstance(steps, Steps)
     params = {n: torch.tensor(v, requires_grad=True) for n, v in task.params.items()}
     rows = steps._read(torch.arange(5))
-    slopes, losses = _row_privacy.row_gradients(params, steps._loss, rows)
+    slopes, losses = hiding.row_gradients(params, steps._loss, rows)
     for row in range(5):
         loss = steps._loss(params, *(part[row : row + 1] for part in rows))
         for slope, one in zip(slopes, torch.autograd.grad(loss, list(params.values())), strict=True):
@@ -164,8 +175,7 @@ def test_gradients_of_rows_are_those_of_backward_passes_row_by_row(trainers: dic
 
 def test_opacus_by_itself_gives_the_same_step(trainers: dict[str, Trainer]) -> None:
     """Opacus with its own gradients of rows, by hooks on modules, and its own optimiser."""
-
-    nn = torch.nn
+    opacus, nn = pytest.importorskip("opacus"), torch.nn
     layers = {
         **{"conv1": nn.Conv2d(1, 16, 3, padding=1), "relu1": nn.ReLU(), "pool1": nn.MaxPool2d(2)},
         **{"conv2": nn.Conv2d(16, 64, 3, padding=1), "relu2": nn.ReLU(), "pool2": nn.MaxPool2d(2)},
@@ -190,7 +200,7 @@ def test_opacus_by_itself_gives_the_same_step(trainers: dict[str, Trainer]) -> N
 
 
 def test_many_rows_are_taken_in_pieces_with_one_noise(
-    trainers: dict[str, Trainer], monkeypatch: pytest.MonkeyPatch
+    trainers: dict[str, Trainer], hiding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer, asked = trainers["MNIST"], list[int]()
 
@@ -198,11 +208,11 @@ def test_many_rows_are_taken_in_pieces_with_one_noise(
         asked.append(count)
         return np.ones(count)
 
-    monkeypatch.setattr(_row_privacy, "system_noise", noise)
+    monkeypatch.setattr(hiding, "system_noise", noise)
     task = task_of(trainer, RowPrivacy(0.5, 0.1), e=2)
     whole = trainer.fit(task).params
     assert sum(asked) == 2 * sum(v.size for v in whole.values())
-    monkeypatch.setattr(_row_privacy, "PIECE", 3 * sum(v.size for v in whole.values()))
+    monkeypatch.setattr(hiding, "PIECE", 3 * sum(v.size for v in whole.values()))
     assert_alike(trainer.fit(task).params, whole)
     assert sum(asked) == 4 * sum(v.size for v in whole.values())
 
@@ -210,10 +220,10 @@ def test_many_rows_are_taken_in_pieces_with_one_noise(
 @pytest.mark.usefixtures("nobody")
 @pytest.mark.parametrize("name", NAMES)
 def test_a_step_that_drew_no_row_is_noise_of_the_stated_spread_and_counts(
-    trainers: dict[str, Trainer], name: str, monkeypatch: pytest.MonkeyPatch
+    trainers: dict[str, Trainer], name: str, hiding: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     chance = np.random.default_rng(0)
-    for module in (_row_privacy, MNIST_3_7):
+    for module in (hiding, MNIST_3_7):
         monkeypatch.setattr(module, "system_noise", chance.standard_normal)
     trainer = trainers[name]
     task = task_of(trainer, RowPrivacy(3.0, 0.5))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ import zstandard
 SEAL_HEAD, FRAME_HEAD = b"\x5e\xa1\x10", b"\x28\xb5\x2f\xfd"
 ROUND = (0.5, 1.0)  # stand in any bytes: labels and first residuals are looked for in runs
 RUN = 6
+LOW_BITS = np.uint64(2**24 - 1)
 
 
 def unpacked(data: bytes) -> Iterator[bytes]:
@@ -52,13 +53,27 @@ def runs(values: Any) -> Iterator[bytes]:
                 yield column[at : at + RUN].astype(kind).tobytes()
 
 
-def holds(data: bytes, values: Any) -> bool:
-    """Whether a number stands in the bytes, at any offset."""
-    wanted = patterns(values)
+def found(bodies: Collection[bytes], known: Mapping[str, Any]) -> set[str]:
+    """The names of those numbers of which one stands in some of the bytes, at any offset.
+
+    What is looked for is worked out once, and all bytes are passed through once for all names.
+    """
+    wanted = {name: patterns(values) for name, values in known.items()}
     likely = np.zeros(2**24, bool)
-    likely[wanted & np.uint64(2**24 - 1)] = True
-    for offset in range(min(8, max(0, len(data) - 7))):
-        words = np.frombuffer(data, "<u8", (len(data) - offset) // 8, offset)
-        if np.isin(words[likely[words & np.uint64(2**24 - 1)]], wanted).any():
-            return True
-    return any(run in data for run in runs(values))
+    for some in wanted.values():
+        likely[some & LOW_BITS] = True
+    hits = np.unique(np.concatenate([_likely(body, likely) for body in bodies] or [np.empty(0, "<u8")]))
+    return {
+        name
+        for name, values in known.items()
+        if np.isin(hits, wanted[name]).any() or any(run in body for run in runs(values) for body in bodies)
+    }
+
+
+def _likely(data: bytes, likely: Any) -> Any:
+    """The eight bytes at each offset whose low bits are those of something that is looked for."""
+    at_offsets = [
+        np.frombuffer(data, "<u8", (len(data) - offset) // 8, offset)
+        for offset in range(min(8, max(0, len(data) - 7)))
+    ]
+    return np.concatenate([words[likely[words & LOW_BITS]] for words in at_offsets] or [np.empty(0, "<u8")])
