@@ -67,7 +67,7 @@ from flnet.rounds.model import Start
 from flnet.rounds.numbering import Ahead
 from flnet.rounds.participation import chosen
 from flnet.rounds.peers import RESTED
-from flnet.rounds.series import ENDED, PAUSED, Opening, Word
+from flnet.rounds.series import ENDED, PAUSED, Opening, Word, key_of
 from flnet.rounds.staleness import LATE, Late
 from flnet.rounds.steps import Phase
 from flnet.text import joined, text
@@ -694,9 +694,9 @@ class Round(BaseRound):
         words = text("{peer} refused {path}: {reason}", event.peer, event.path, event.reason)
         told = self._tell("refused", words, peer=event.peer, status=event.status)
         if event.error == RoundLost.code:  # an update of the other start may have come before this node's
-            for word in self._inbox.updates:
-                if word.update.key.number == number and word.update.key.beats(self.key):
-                    self._series.propose(Opening.told_by(word))
+            for sign in self._inbox.signs:
+                if key_of(sign).number == number and key_of(sign).beats(self.key):
+                    self._series.propose(Opening.told_by(sign))
         self.note_refusal(event)
         if not is_left and _takes_no_part(event):
             return [*self.gathering.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
@@ -854,8 +854,8 @@ class Round(BaseRound):
 
     def _catch_up(self) -> None:
         """Catch up with the mesh if updates of a newer round arrived while averaging."""
-        for event in self._inbox.leading(self.key.number, self._peers.here):
-            self._series.propose(Opening.told_by(event))
+        for sign in self._inbox.leading(self.key.number, self._peers.here):
+            self._series.propose(Opening.told_by(sign))
 
     # --- the average of the others, without this node
 

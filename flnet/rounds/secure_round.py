@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Set
 from dataclasses import replace
 
-from flnet.errors import NotReady, ParamsRefused, StaleRound, TooManyMessages, UnreadableBody
+from flnet.errors import NotReady, ParamsRefused, RoundLost, StaleRound, TooManyMessages, UnreadableBody
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Publish, Send, SetTimer
 from flnet.protocol.events import (
@@ -50,6 +50,7 @@ from flnet.rounds.steps import Phase
 from flnet.text import text
 
 NOT_HEARD = (UnreadableBody.code, NotReady.code, TooManyMessages.code)  # refusals after which a part is repeated
+LEFT = (StaleRound.code, RoundLost.code)  # refusals of who is in another round, and will not come back to this one
 AGAIN, MOST_AGAIN = 1.0, 8.0  # seconds until what did not reach a peer is said again
 
 
@@ -173,6 +174,8 @@ class SecureRound(Round):
                 return self._not_sent(peer)
             case SendRefused(peer, SecureSumMessage.path, error=error) if error in NOT_HEARD:
                 return self._not_sent(peer)
+            case SendRefused(peer, SecureSumMessage.path, error=error) if error in LEFT:
+                return self._left_by(event)
             case TimerFired(name) if name == self._again_timer:
                 return self._send_again()
             case PeerLost(peer):
@@ -399,6 +402,16 @@ class SecureRound(Round):
         is_waiting = bool(self._unheard)
         self._unheard.add(peer)
         return [] if is_waiting else [SetTimer(self._again_timer, self._again_in)]
+
+    def _left_by(self, event: SendRefused) -> list[Effect]:
+        """A peer does not join the sum, because it is in another round: nobody waits for it.
+
+        Once the sum has begun, what the peer sent before it went on may still be on its way.
+        """
+        effects = super().receive(event)
+        if event.key != self.key or self.sum.building.has_begun:
+            return effects
+        return [*effects, *self.gathering.receive(DeclineReceived(event.peer, self.key, event.reason))]
 
     def _send_again(self) -> list[Effect]:
         peers, self._unheard = self._unheard & self._peers.here, set()

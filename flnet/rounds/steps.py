@@ -264,6 +264,8 @@ def _with_sums(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Se
         return {**row, **{event: row.get(event, frozenset()) | {phase, P.AVERAGING} | _JOINS for event in _SUM}}
     # A round that opens may be settled already by what others said of it before.
     opened = {event: targets | {P.AVERAGING} if targets & _STARTS else targets for event, targets in row.items()}
+    if UpdateReceived in opened:  # a part of the conversation tells of its round, too
+        opened[SecurePartReceived] = opened[UpdateReceived]
     # A trainer that is loaded may need updates one by one.
     return {**opened, Prepared: opened[Prepared] | {P.NO_DATA}} if Prepared in opened else opened
 
