@@ -605,7 +605,11 @@ class Job(BaseJob[Round]):
         if self.key is not None and not event.key.beats(self.key):
             return []
         self.inbox.put_part(event)
-        return [] if is_loading else self._follow(event.peer, event)
+        if is_loading:
+            return []
+        why = text("it is in round {number}", event.key.number)
+        left = self.round.left_by(event.peer, why) if isinstance(self.round, SecureRound) else []
+        return [*left, *self._follow(event.peer, event)]
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part; for a newer round it is kept until that round opens here."""

@@ -105,7 +105,7 @@ class GroupBuilding:
         self._key, self._me, self._part_away, self._patience, self._say = key, me, part_away, patience, say
         self._candidates = set(candidates)
         self._voters = set(candidates)  # all that may have voted in some group of the round
-        self._spoke: set[PeerId] = {me}
+        self._spoke: set[PeerId] = set()
         self.attempt = 0
         self.group: Group | None = None
         self.has_begun, self.left_out, self.failure = False, "", ""
@@ -177,6 +177,12 @@ class GroupBuilding:
         self._voters.add(peer)
         self._spoke.add(peer)
 
+    def choose(self, chosen: Collection[PeerId]) -> list[Effect]:
+        """Only these nodes train in the round, which was not known when it opened."""
+        self._candidates &= {*chosen}
+        self._voters &= {*chosen}
+        return self._go_on() if self.has_started else []
+
     def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
         """Take a part of this stage."""
         if attempt > self.attempt + 2 or attempt > MOST_ATTEMPTS:
@@ -245,7 +251,9 @@ class GroupBuilding:
         if self.has_begun or self.failure or self.left_out or self._has_left or not self.has_started:
             return []
         leader = self._leader
-        if leader != self._me:  # it is silent
+        if leader != self._me:  # it is silent, and had twice the time that it would give the others
+            if self.group is None:
+                self._candidates &= {*self._keys.get(self.attempt, {}), self._me}
             self._candidates.discard(leader)
             return self._next_attempt() if self._leader == self._me else self._wait()
         if self.group is None:

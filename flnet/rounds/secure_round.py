@@ -110,7 +110,11 @@ class SecureRound(Round):
 
     def join(self, opening: Opening, awaited: Start | None) -> list[Effect]:
         """Handle a start that arrived late; see `Round.join`."""
-        return self._advanced(super().join(opening, awaited))
+        before = self.choice
+        effects = super().join(opening, awaited)
+        if self.chosen is not None and before is None:
+            effects += self.sum.choose(self.chosen)
+        return self._advanced(effects)
 
     def receive(self, event: Event) -> list[Effect]:
         """Handle the end of work, an answer of a peer, the loss of one, or a timer."""
@@ -175,7 +179,8 @@ class SecureRound(Round):
             case SendRefused(peer, SecureSumMessage.path, error=error) if error in NOT_HEARD:
                 return self._not_sent(peer)
             case SendRefused(peer, SecureSumMessage.path, error=error) if error in LEFT:
-                return self._left_by(event)
+                refused = super().receive(event)
+                return [*refused, *(self.left_by(peer, event.reason) if event.key == self.key else [])]
             case TimerFired(name) if name == self._again_timer:
                 return self._send_again()
             case PeerLost(peer):
@@ -403,15 +408,14 @@ class SecureRound(Round):
         self._unheard.add(peer)
         return [] if is_waiting else [SetTimer(self._again_timer, self._again_in)]
 
-    def _left_by(self, event: SendRefused) -> list[Effect]:
-        """A peer does not join the sum, because it is in another round: nobody waits for it.
+    def left_by(self, peer: PeerId, why: str) -> list[Effect]:
+        """A peer is in another round, and does not join the sum of this one: nobody waits for it.
 
         Once the sum has begun, what the peer sent before it went on may still be on its way.
         """
-        effects = super().receive(event)
-        if event.key != self.key or self.sum.building.has_begun:
-            return effects
-        return [*effects, *self.gathering.receive(DeclineReceived(event.peer, self.key, event.reason))]
+        if self.is_past or self.is_over or self.taken or self.sum.building.has_begun:
+            return []
+        return self._advanced(self.gathering.receive(DeclineReceived(peer, self.key, why)))
 
     def _send_again(self) -> list[Effect]:
         peers, self._unheard = self._unheard & self._peers.here, set()

@@ -123,6 +123,10 @@ class SecureSum:
         self._pending = request
         return [*self.building.trained(), *self._go_on()]
 
+    def choose(self, chosen: Collection[PeerId]) -> list[Effect]:
+        """Only these nodes train in the round, which was not known when it opened."""
+        return [*self.building.choose(chosen), *self._go_on()]
+
     def leave(self, peer: PeerId, is_refusal: bool = False) -> list[Effect]:
         """A peer vanished, or takes no part."""
         self._here.discard(peer)
