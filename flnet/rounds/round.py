@@ -781,18 +781,23 @@ class Round(BaseRound):
         self._note_left_out()
         for peer in gathering.missing:
             self._peers.paces.missed(peer)
-        for peer in (*gathering.updates, *gathering.declined):
-            self._peers.updates.spoke(peer)
-        if gathering.closed is Closing.TIMER:
-            self._peers.updates.said_nothing(gathering.missing)
-        elif gathering.closed is Closing.COMPLETE:
-            self._peers.updates.all_spoke()
+        self._note_silence()
         # So that who is in a later round has a part in the next one.
         moved = self.ahead.start_after()
         if self.is_empty:
             return [*moved, *self.finish()]
         self.phase = Phase.AVERAGING
         return moved
+
+    def _note_silence(self) -> None:
+        """Note who let this node wait in vain, and who did not."""
+        gathering = self.gathering
+        for peer in (*gathering.updates, *gathering.declined):
+            self._peers.updates.spoke(peer)
+        if gathering.closed is Closing.TIMER:
+            self._peers.updates.said_nothing(gathering.missing)
+        elif gathering.closed is Closing.COMPLETE:
+            self._peers.updates.all_spoke()
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
         """Handle the average: it becomes the model, and is measured unless the next round is waiting."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 
 from flnet.algorithms.secure_sum import threshold
@@ -85,6 +85,7 @@ class GroupBuilding:
         has_begun: whether masked updates may be sent.
         left_out: why this node is not in the group; empty while it may be.
         failure: why there will be no group; empty while there may be one.
+        silent: who was waited for in vain, by this node.
     """
 
     def __init__(
@@ -109,6 +110,7 @@ class GroupBuilding:
         self.attempt = 0
         self.group: Group | None = None
         self.has_begun, self.left_out, self.failure = False, "", ""
+        self.silent: set[PeerId] = set()
         self.timer = f"secure-group:{key.number}:{key.initiator}"
         self._base: Digest | None = None
         self._keys: dict[int, dict[PeerId, KeysPart]] = {}
@@ -124,6 +126,11 @@ class GroupBuilding:
         """How many members must agree: the threshold, and more than half of all that could have been members."""
         assert self.group is not None
         return max(self.group.threshold, len(self._voters) // 2 + 1)
+
+    @property
+    def spoke(self) -> Set[PeerId]:
+        """Who has sent its keys and was not waited for in vain."""
+        return self._spoke - self.silent
 
     @property
     def has_started(self) -> bool:
@@ -250,21 +257,23 @@ class GroupBuilding:
         """The patience is over: go on without those that did not answer."""
         if self.has_begun or self.failure or self.left_out or self._has_left or not self.has_started:
             return []
-        leader = self._leader
+        leader, keys = self._leader, self._keys.get(self.attempt, {}).keys()
         if leader != self._me:  # it is silent, and had twice the time that it would give the others
-            if self.group is None:
-                self._candidates &= {*self._keys.get(self.attempt, {}), self._me}
-            self._candidates.discard(leader)
+            self._give_up_on({leader} if self.group else {leader, *(self._candidates - keys - {self._me})})
             return self._next_attempt() if self._leader == self._me else self._wait()
         if self.group is None:
-            self._candidates &= self._keys.get(self.attempt, {}).keys()
+            self._give_up_on(self._candidates - keys)
             effects = self._go_on()
             if self.attempt in self._named and self._named[self.attempt][0] == self._me:
                 return [*self._wait(), *effects]
             self.failure = FEWER_THAN_TWO
             return []
-        self._candidates = self._candidates - self._wanted if self._wanted else self._held | {self._me}
+        self._give_up_on(self._wanted or self._candidates - self._held - {self._me})
         return self._next_attempt()
+
+    def _give_up_on(self, peers: Collection[PeerId]) -> None:
+        self._candidates.difference_update(peers)
+        self.silent.update(peers)
 
     # --- steps
 

@@ -321,8 +321,28 @@ class SecureRound(Round):
             self.phase = Phase.GATHERING
         return [*cancelled, *self.decline(why), self._tell("sits_out", why)]
 
+    def _note_silence(self) -> None:
+        """Note who let this node wait in vain, and who did not.
+
+        Peers that the group formed without are not waited for any more, but did not say so themselves.
+        """
+        gathering, building, updates = self.gathering, self.sum.building, self._peers.updates
+        said = {peer for peer, reason in gathering.declined.items() if reason != NOT_IN_GROUP}
+        spoke = {*gathering.updates, *said, *building.spoke} - {self._settings.my_id}
+        silent = {*gathering.invited, *building.silent} & self._peers.here - spoke
+        if gathering.closed is Closing.TIMER:
+            silent |= set(gathering.missing)
+        for peer in spoke - silent:
+            updates.spoke(peer)
+        if silent:
+            updates.said_nothing(silent)
+        else:
+            updates.all_spoke()
+
     def _give_up(self, why: str) -> list[Effect]:
         """The sum cannot be opened: the model stays as it was."""
+        if self.gathering.closed is None:  # else it was noted then
+            self._note_silence()
         self._fail(text("the secure sum of round {number} was not opened: {reason}", self.key.number, why))
         abandoned = [*self.gathering.abandon(), self._refusal(self._peers.here, self.error or why, late=False)]
         self.record.outcome = text("{error}; the model stays as it was", self.error)
