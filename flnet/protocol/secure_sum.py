@@ -65,10 +65,10 @@ class SharesPart(SecurePart):
 
 
 class HeldPart(SecurePart):
-    """To the leader: the sender has shares of all other members.
+    """To the leader: the sender has shares of all other members that it waits for.
 
     Attributes:
-        refused: members whose shares cannot be used; then it does not have all.
+        refused: members whose shares cannot be used, or did not come in time.
     """
 
     kind: Literal["held"] = "held"
@@ -269,9 +269,14 @@ class ForgetSecrets:
 
 @dataclass(frozen=True)
 class StepFailed:
-    """A step of this node could not be done."""
+    """A step of this node could not be done.
+
+    Attributes:
+        peers: members with whose keys it cannot be done.
+    """
 
     reason: str
+    peers: frozenset[PeerId] = frozenset()
 
 
 SecretRequest = DrawKeys | MakeShares | TakeShares | MaskUpdate | RevealShares | ForgetSecrets

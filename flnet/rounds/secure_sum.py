@@ -93,9 +93,9 @@ class SecureSum:
         self._references: dict[str, Params] = {}
 
     @property
-    def timers(self) -> tuple[str, str, str]:
+    def timers(self) -> tuple[str, ...]:
         """The names of its timers."""
-        return self.building.timer, self.vote_timer, self.open_timer
+        return self.building.timer, self.building.shares_timer, self.vote_timer, self.open_timer
 
     @property
     def group(self) -> Group | None:
@@ -198,8 +198,8 @@ class SecureSum:
 
     def timer_fired(self, name: str) -> list[Effect]:
         """One of the timers fired."""
-        if name == self.building.timer:
-            return [*self.building.timer_fired(), *self._go_on()]
+        if name in (self.building.timer, self.building.shares_timer):
+            return [*self.building.timer_fired(name), *self._go_on()]
         if self.settled is not None and name == self.vote_timer:
             return []
         if name == self.vote_timer:
@@ -281,7 +281,7 @@ class SecureSum:
             return self._tell(self._vote.receive(sender, part))
         group = self.group
         assert isinstance(part, RevealPart) and group is not None
-        if sender in group.members and part.shares.keys() == group.members.keys():
+        if sender in group.members and part.shares.keys() <= group.members.keys():
             shares = {PeerId(peer): share for peer, share in part.shares.items()}
             self._revealed.setdefault(sender, (part.contributors, shares))
         return []
