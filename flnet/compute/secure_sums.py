@@ -143,7 +143,9 @@ class SecureSums:
         match effect.request:
             case MakeShares(members, threshold):
                 if unusable := self._unusable(members):
-                    return StepFailed(text("the keys of {names} cannot be used", ", ".join(sorted(unusable))), unusable)
+                    return StepFailed(
+                        text("the keys of {names} cannot be used", ", ".join(sorted(unusable))), unusable
+                    )
                 publics: dict[str, Public] = {peer: Public.read(words) for peer, words in members.items()}
                 made = own.shares_for(publics, threshold)
                 self._sizes[trainer, *place] = len(members), threshold

@@ -265,9 +265,10 @@ class GroupBuilding:
     def timer_fired(self, name: str) -> list[Effect]:
         """The patience is over: go on without those that did not answer."""
         if name == self.shares_timer:
-            self._lacking |= self._wanted
-            self._wanted = set()
-            return [] if self.has_begun or self._has_left else self._hold()
+            if self.has_begun or self._has_left or not (self._are_out and self._wanted):
+                return []
+            self._lacking, self._wanted = self._lacking | self._wanted, set()
+            return self._hold()
         if self.has_begun or self.failure or self.left_out or self._has_left or not self.has_started:
             return []
         leader, keys = self._leader, self._keys.get(self.attempt, {}).keys()
@@ -351,7 +352,9 @@ class GroupBuilding:
         """
         least = int(self._part_away * len(self._candidates)) + 1
         newer = [attempt for attempt in self._keys if attempt > self.attempt]
-        begun = [a for a in newer if self._leader in self._keys[a] or len(self._keys[a].keys() - self._out) >= least]
+        begun = [
+            a for a in newer if self._leader in self._keys[a] or len(self._keys[a].keys() - self._out) >= least
+        ]
         if not begun or self.has_begun:
             return []
         self._to(max(begun))

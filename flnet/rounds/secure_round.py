@@ -385,7 +385,10 @@ class SecureRound(Round):
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
         """Handle the opened sum: its contributors are those that were settled."""
-        if isinstance(event, Averaged) and self.phase is Phase.AVERAGING and event.key == self.key:
+        is_mine = event.key == self.key and self.phase is Phase.AVERAGING
+        if is_mine and isinstance(event, AveragingFailed) and not event.is_spoilt and self.sum.may_open_later:
+            return self.sum.try_again(event.reason)
+        if isinstance(event, Averaged) and is_mine:
             gathering, members = self.gathering, self.sum.updates
             for peer in gathering.updates.keys() - members.keys():
                 gathering.declined[peer] = text("its update came too late for the sum")
@@ -394,7 +397,6 @@ class SecureRound(Round):
             self.record.outcome = self._closing_words()
             assert self.sum.group is not None
             self.record.secure = SumRecord(tuple(self.sum.group.members), self.sum.group.threshold)
-        is_mine = event.key == self.key and self.phase is Phase.AVERAGING
         searched = self._search(event) if is_mine else []
         return [*super()._averaged(event), *searched]
 

@@ -91,6 +91,8 @@ class SecureSum:
         self._here: set[PeerId] = set(candidates)
         self._gone: set[PeerId] = set()  # who sends no masked update any more
         self._references: dict[str, Params] = {}
+        self._tried = 0  # shares of so many members were used
+        self._misfit = ""  # why these did not open the sum
 
     @property
     def timers(self) -> tuple[str, ...]:
@@ -221,6 +223,20 @@ class SecureSum:
         return [*cancelled, SecureStep(self.key, self.building.attempt, ForgetSecrets())]
 
     @property
+    def may_open_later(self) -> bool:
+        """Whether shares of further members are here, or may come, since it could not be opened."""
+        assert self.group is not None and self.settled is not None
+        return (
+            len(self._revealed_for(self.settled)) > self._tried
+            or self._revealed.keys() < self.group.members.keys()
+        )
+
+    def try_again(self, reason: str) -> list[Effect]:
+        """Some of the shares were wrong: open it with more of them, if they come in time."""
+        self.is_asked, self._misfit = False, reason
+        return [SetTimer(self.open_timer, self._patience), *self._open()]
+
+    @property
     def lacking(self) -> Contributors:
         """The contributors whose masked updates are not here."""
         return tuple((peer, digest) for peer, digest in self.settled or () if not self._has(peer, digest))
@@ -306,9 +322,9 @@ class SecureSum:
             return []
         revealed = self._revealed_for(settled)
         reference = self._references.get(group.base)
-        if len(revealed) < group.threshold or reference is None:
+        if len(revealed) < max(group.threshold, self._tried + 1) or reference is None:
             return []
-        self.is_asked = True
+        self.is_asked, self._tried = True, len(revealed)
         contributors = tuple(peer for peer, _ in settled)
         shown = dict(sorted(revealed.items()))
         opened = OpenedSum(group.attempt, group.members, group.threshold, contributors, shown, reference)
@@ -387,6 +403,8 @@ class SecureSum:
             )
         if self.lacking:
             return text("the masked updates of {count} nodes did not come in time", len(self.lacking))
+        if self._misfit:
+            return self._misfit
         count = len(self._revealed_for(self.settled))
         return text(
             "{count} nodes revealed shares, and {least} are needed to open the sum", count, group.threshold
