@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from random import Random
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pytest
 
 from flnet.aggregation.base import MERGING
 from flnet.algorithms.registry import parse_rule
-from flnet.params.params import Params, PeerId
+from flnet.params.params import Params, PeerId, TrainerId
 from flnet.protocol.effects import Average, Send
 from flnet.protocol.messages import ModelParams
 from flnet.protocol.secure_sum import (
@@ -29,7 +29,6 @@ from flnet.protocol.secure_sum import (
 )
 from flnet.rounds.model import MASKED
 from flnet.rounds.secure_group import MOST_ATTEMPTS
-from flnet.rounds.secure_round import SecureRound
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.hostile_play import HonestSecureLedger
@@ -38,6 +37,7 @@ from tests.simulation.helpers import idle
 
 A, LIAR = PeerId("n01"), PeerId("n00")  # A starts the rounds; the liar comes first in the order of names
 DIGEST = "f" * 64
+Said = list[tuple[int, Sequence[PeerId], SecurePart]]  # (attempt, to whom, part)
 VOTES = PreparePart | PromisePart | ProposePart | AcceptPart
 
 
@@ -52,11 +52,11 @@ class Liar:
     """Changes what a node of a simulated mesh sends."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self.cluster, self.node, self.rng = cluster, cluster.nodes[LIAR], Random(1)
+        self.cluster, self.node = cluster, cluster.nodes[LIAR]
         self.others = sorted(set(cluster.nodes) - {LIAR})
-        self.keys: dict[int, str] = {}  # of another node, by attempt
+        self.copied: set[int] = set()  # attempts of which it has heard the keys of another node
 
-    def changed(self, part: SecurePart, attempt: int, to: tuple[PeerId, ...]) -> list[tuple[int, object, SecurePart]]:
+    def changed(self, part: SecurePart, attempt: int, to: tuple[PeerId, ...]) -> Said:
         """What it says in place of a part: the attempt, to whom, and the part."""
         return [(attempt, to, part)]
 
@@ -64,7 +64,7 @@ class Liar:
         """What it sends in place of its masked update."""
         return [effect]
 
-    def hears(self, sender: PeerId, message: SecureSumMessage) -> list[tuple[int, object, SecurePart]]:
+    def hears(self, message: SecureSumMessage) -> Said:
         """What it says when another node says something."""
         return []
 
@@ -72,7 +72,7 @@ class Liar:
 class SendsNoKeys(Liar):
     """It sends keys that are none."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         keys = part.model_copy(update={"keys": "AAAA"}) if isinstance(part, KeysPart) else part
         return [(attempt, to, keys)]
 
@@ -80,34 +80,34 @@ class SendsNoKeys(Liar):
 class CopiesKeys(Liar):
     """It sends the keys of another node, as soon as it has heard them, in place of its own."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         return [] if isinstance(part, KeysPart) else [(attempt, to, part)]
 
-    def hears(self, sender, message):
-        is_first = isinstance(message.part, KeysPart) and message.attempt not in self.keys
-        if is_first:
-            self.keys[message.attempt] = message.part.keys
-        return [(message.attempt, self.others, message.part)] if is_first else []
+    def hears(self, message: SecureSumMessage) -> Said:
+        if not isinstance(message.part, KeysPart) or message.attempt in self.copied:
+            return []
+        self.copied.add(message.attempt)
+        return [(message.attempt, self.others, message.part)]
 
 
 class Silent(Liar):
     """It sends its keys in every attempt, and nothing else."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         return [(attempt, to, part)] if isinstance(part, KeysPart) else []
 
 
 class SharesWithSome(Liar):
     """It sends its shares to all but one node, in every attempt."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         return [] if isinstance(part, SharesPart) and self.others[-1] in to else [(attempt, to, part)]
 
 
 class SharesBadly(Liar):
     """The shares that it sends to one node cannot be read."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         if isinstance(part, SharesPart) and self.others[-1] in to:
             part = part.model_copy(update={"shares": "AAAA"})
         return [(attempt, to, part)]
@@ -116,7 +116,7 @@ class SharesBadly(Liar):
 class Accuses(Liar):
     """It says that the shares of all others cannot be used."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         if isinstance(part, HeldPart):
             part = part.model_copy(update={"refused": tuple(self.others)})
         return [(attempt, to, part)]
@@ -125,14 +125,14 @@ class Accuses(Liar):
 class BeginsAttempts(Liar):
     """It goes on to the next attempts alone, and says nothing else."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         return [(n, to, part) for n in range(MOST_ATTEMPTS + 1)] if isinstance(part, KeysPart) else []
 
 
 class NamesItself(Liar):
     """It names members in place of the leader."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         if not isinstance(part, KeysPart):
             return [(attempt, to, part)]
         members = {str(LIAR): DIGEST, str(self.others[0]): DIGEST}
@@ -142,14 +142,14 @@ class NamesItself(Liar):
 class KeepsUpdate(Liar):
     """It takes part in all, and sends no masked update."""
 
-    def updates(self, effect):
+    def updates(self, effect: Send) -> list[Send]:
         return []
 
 
 class SendsTwoUpdates(Liar):
     """It sends one masked update to a part of the nodes, and another one to the rest."""
 
-    def updates(self, effect):
+    def updates(self, effect: Send) -> list[Send]:
         assert effect.params is not None
         other = Params({MASKED: effect.params[MASKED] + np.uint32(1)})
         half = len(self.others) // 2
@@ -163,7 +163,7 @@ class SendsTwoUpdates(Liar):
 class TakesAllBallots(KeepsUpdate):
     """It asks for promises under the highest ballot, whenever somebody votes."""
 
-    def hears(self, sender, message):
+    def hears(self, message: SecureSumMessage) -> Said:
         if not isinstance(message.part, VOTES):
             return []
         return [(message.attempt, self.others, PreparePart(group=message.part.group, ballot=MAX_BALLOT))]
@@ -172,7 +172,7 @@ class TakesAllBallots(KeepsUpdate):
 class ComesBefore(KeepsUpdate):
     """It asks for promises under a higher ballot of its own, whenever another member asks for them."""
 
-    def hears(self, sender, message):
+    def hears(self, message: SecureSumMessage) -> Said:
         part = message.part
         if not isinstance(part, PreparePart):
             return []
@@ -184,7 +184,7 @@ class ComesBefore(KeepsUpdate):
 class Promises(KeepsUpdate):
     """It says that it has accepted what nobody has sent."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         if isinstance(part, PromisePart):
             told = dict.fromkeys(map(str, self.others), DIGEST)
             part = part.model_copy(update={"accepted": max(0, part.ballot - 1), "contributors": told})
@@ -194,7 +194,7 @@ class Promises(KeepsUpdate):
 class Reveals(Liar):
     """Its shares that open the sum are wrong, and come before those of others."""
 
-    def changed(self, part, attempt, to):
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
         if isinstance(part, RevealPart):
             wrong = next(iter(part.shares.values()))
             part = part.model_copy(update={"shares": dict.fromkeys(part.shares, wrong)})
@@ -211,12 +211,12 @@ def lying(cluster: Cluster, kind: type[Liar]) -> None:
     """Let the first node of a mesh lie in this way."""
     liar, send = kind(cluster), cluster.calls.send
 
-    def say(said: list[tuple[int, object, SecurePart]], like: SecureSumMessage) -> None:
+    def say(said: Said, like: SecureSumMessage) -> None:
         for attempt, to, part in said:
             message = like.model_copy(update={"i_am": liar.node.core.me, "attempt": attempt, "part": part})
-            send(liar.node, TRAINER, Send(tuple(to), message))  # type: ignore[arg-type]
+            send(liar.node, TRAINER, Send(tuple(to), message))
 
-    def listen(node, owner, effect):
+    def listen(node: Any, owner: TrainerId, effect: Send) -> None:
         message = effect.message
         if node is liar.node and isinstance(message, SecureSumMessage):
             say(liar.changed(message.part, message.attempt, effect.to), message)
@@ -226,7 +226,7 @@ def lying(cluster: Cluster, kind: type[Liar]) -> None:
         else:
             send(node, owner, effect)
             if isinstance(message, SecureSumMessage) and LIAR in effect.to:
-                say(liar.hears(node.id, message), message)
+                say(liar.hears(message), message)
 
     cluster.calls.send = listen  # type: ignore[method-assign]
 
