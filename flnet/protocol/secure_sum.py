@@ -65,10 +65,10 @@ class SharesPart(SecurePart):
 
 
 class HeldPart(SecurePart):
-    """To the leader: the sender has shares of all other members that it waits for.
+    """To the leader: the sender has shares of all other members.
 
     Attributes:
-        refused: members whose shares cannot be used, or did not come in time.
+        refused: members whose shares cannot be used; then it does not have all.
     """
 
     kind: Literal["held"] = "held"
