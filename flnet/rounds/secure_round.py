@@ -294,7 +294,8 @@ class SecureRound(Round):
         if self.sum.group is not None and not self._is_grouped:
             self._is_grouped = True
             effects = [*effects, *self._expect_members()]
-        if building.left_out and self._settings.my_id in self.gathering.missing:
+        # Before the start has come, this node may be one that is not chosen.
+        if building.left_out and not self.listening and self._settings.my_id in self.gathering.missing:
             effects = [*effects, *self._stay_out(building.left_out)]
         if self.sum.settled is not None and self.phase in OPEN:
             effects = [*effects, *self._fetch_lacking()]
