@@ -42,6 +42,7 @@ from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.group_search import GROUPS
 from flnet.rounds.history import RoundRecord, SumRecord, names
 from flnet.rounds.model import Start
+from flnet.rounds.participation import chosen
 from flnet.rounds.round import Round
 from flnet.rounds.secure_gathering import NOT_IN_GROUP, SecureGathering
 from flnet.rounds.secure_sum import SecureSum
@@ -99,6 +100,11 @@ class SecureRound(Round):
         gathering.sum, gathering.form = self.sum, lambda: self._held.masked_form(secure.bits)
         return gathering
 
+    @property
+    def listening(self) -> bool:
+        """Whether the start of the round may still come; who has trained may wait for the group without an update."""
+        return super().listening and not self.sum.building.has_started
+
     # --- what comes
 
     def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
@@ -142,9 +148,20 @@ class SecureRound(Round):
         if self.sum.settled is not None or self.is_over:
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
-        effects = [*self.sum.begin(update.group), *self.gathering.receive(event)]
+        learnt = self._learn(event.choice)
+        effects = [*learnt, *self.sum.begin(update.group), *self.gathering.receive(event)]
         is_here = update.peer in self.gathering.updates
         return self._advanced([*effects, *([self.gathering.counted(update)] if is_here else [])])
+
+    def _learn(self, choice: ChoiceMessage | None) -> list[Effect]:
+        """A masked update says who trains, before the start of the round has come, which keys do not say."""
+        if choice is None or self.choice is not None or not self.listening:
+            return []
+        if choice.group is not None and not self._parts.search.believes(choice):
+            return []
+        self.choice, who = choice, chosen(choice, self._settings.trainer, self.key.number)
+        self.gathering.choose(who)
+        return [*self.sum.choose(who), *(self.rest() if self.gathering.sits_out else [])]
 
     def declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part in this round."""
@@ -295,7 +312,8 @@ class SecureRound(Round):
             self._is_grouped = True
             effects = [*effects, *self._expect_members()]
         # Before the start has come, this node may be one that is not chosen.
-        if building.left_out and not self.listening and self._settings.my_id in self.gathering.missing:
+        is_open = self.gathering.closed is None and not self.listening
+        if building.left_out and is_open and self._settings.my_id in self.gathering.missing:
             effects = [*effects, *self._stay_out(building.left_out)]
         if self.sum.settled is not None and self.phase in OPEN:
             effects = [*effects, *self._fetch_lacking()]
