@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -140,6 +140,10 @@ class SecureSums:
             return StepFailed(text("the secrets of this sum are not held any more"))
         match effect.request:
             case MakeShares(members, threshold):
+                if unusable := self._unusable(members):
+                    return StepFailed(
+                        text("the keys of {names} cannot be used", ", ".join(sorted(unusable))), unusable
+                    )
                 publics: dict[str, Public] = {peer: Public.read(words) for peer, words in members.items()}
                 made = own.shares_for(publics, threshold)
                 return SharesMade({PeerId(peer): _text(share) for peer, share in made.items()})
@@ -157,6 +161,22 @@ class SecureSums:
                 given = own.reveal(contributors)
                 return SharesRevealed({PeerId(peer): _text(revealed.share) for peer, revealed in given.items()})
         return StepFailed("unknown")
+
+    def _unusable(self, members: Mapping[PeerId, str]) -> frozenset[PeerId]:
+        """The members whose keys are none, or are those of a member whose keys came before."""
+        seen: set[bytes] = set()
+        unusable: set[PeerId] = set()
+        for peer in sorted(members, key=lambda peer: peer != self._me):  # stable: otherwise as they came
+            try:
+                public = Public.read(members[peer])
+            except PeerError:
+                unusable.add(peer)
+                continue
+            keys = {public.share_key, public.mask_key}
+            if len(keys - seen) < 2:
+                unusable.add(peer)
+            seen |= keys
+        return frozenset(unusable)
 
     def _encoder(
         self,

@@ -269,9 +269,14 @@ class ForgetSecrets:
 
 @dataclass(frozen=True)
 class StepFailed:
-    """A step of this node could not be done."""
+    """A step of this node could not be done.
+
+    Attributes:
+        peers: members with whose keys it cannot be done.
+    """
 
     reason: str
+    peers: frozenset[PeerId] = frozenset()
 
 
 SecretRequest = DrawKeys | MakeShares | TakeShares | MaskUpdate | RevealShares | ForgetSecrets

@@ -8,14 +8,26 @@ members accepts the set of all. So where nobody vanishes, the vote takes one mes
 
 A member never accepts under a ballot below one that it has promised, and a leader proposes what was accepted under the
 highest ballot that a quorum tells of.
+
+Paxos is not made for members that lie. What a few of them could do to stop the vote for good is ruled out:
+
+- Ballots belong to members in turn, and a member has only some, none of them far above all others. So nobody uses up the
+  numbers, or always comes before the others.
+- What was accepted binds a leader only if as many tell of it as two quorums have in common. Whatever was settled has so
+  many, and it is more than the liars that the threshold bears with: these cannot bind a leader to a set that nobody has.
+- Who sent one masked update to some members and another one to others is left out by every second proposal of a leader.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from flnet.params.params import PeerId
 from flnet.protocol.secure_sum import MAX_BALLOT, AcceptPart, PreparePart, PromisePart, ProposePart
+
+MOST_RAISES = 8  # times that a member may name a ballot above all others
+FARTHEST = 4  # turns of all members by which it may be above
 
 Contributors = tuple[tuple[PeerId, str], ...]  # sorted, each with the digest of its masked update
 Said = tuple[PeerId | None, PreparePart | PromisePart | ProposePart | AcceptPart]  # to a member, or to all (None)
@@ -55,6 +67,7 @@ class ContributorVote:
         self._promises: dict[PeerId, tuple[int, Contributors] | None] = {}
         self._own: Contributors = ()
         self._highest = 0  # ballot that was heard of
+        self._raises: Counter[PeerId] = Counter()
         self.settled: Contributors | None = None
 
     @property
@@ -94,9 +107,8 @@ class ContributorVote:
 
     def receive(self, sender: PeerId, part: PreparePart | PromisePart | ProposePart | AcceptPart) -> list[Said]:
         """Take a message of a member; others are not heard."""
-        if sender not in self._members:
+        if sender not in self._members or not self._hears(sender, part):
             return []
-        self._highest = max(self._highest, part.ballot)
         match part:
             case PreparePart(ballot=ballot) if self._me in self._members:
                 if ballot > self._promised:
@@ -116,6 +128,26 @@ class ContributorVote:
                 self._count(sender, ballot, contributors_of(members))
         return []
 
+    def _hears(self, sender: PeerId, part: PreparePart | PromisePart | ProposePart | AcceptPart) -> bool:
+        """Note the ballot of a message; return whether it is heard.
+
+        A promise of a higher ballot than this node asked for is heard, too: the next one has to be above it.
+        """
+        ballot = part.ballot
+        if (
+            isinstance(part, PreparePart | ProposePart)
+            and self._members[(ballot - 1) % len(self._members)] != sender
+        ):
+            return False
+        if isinstance(part, AcceptPart) or ballot <= self._highest:
+            return True
+        self._raises[sender] += 1
+        if self._raises[sender] > MOST_RAISES:
+            return False
+        most = self._highest + FARTHEST * len(self._members)
+        self._highest = min(ballot, most)
+        return ballot <= most
+
     def _promise(self, ballot: int) -> PromisePart:
         if self._accepted is None:
             return PromisePart(group=self._group, ballot=ballot)
@@ -124,16 +156,29 @@ class ContributorVote:
         return PromisePart(group=self._group, ballot=ballot, accepted=before, contributors=told)
 
     def _propose(self) -> list[Said]:
-        """Propose once a quorum has promised: what was accepted under the highest ballot, else what this node holds."""
+        """Propose once a quorum has promised: what may be settled already, else what this node holds."""
         if len(self._promises) < self._quorum:
             return []
         ballot, told = self._ballot, [accepted for accepted in self._promises.values() if accepted is not None]
-        contributors = max(told)[1] if told else self._own
-        if not told and not self._is_sound(contributors):
+        least = self._quorum + len(self._promises) - len(self._members)
+        supporters = Counter(contributors for _, contributors in told)
+        binding = [accepted for accepted in told if supporters[accepted[1]] >= least]
+        contributors = max(binding)[1] if binding else self._undisputed(ballot, [each for _, each in told])
+        if not binding and not self._is_sound(contributors):
             return []
         self._ballot, self._promises = 0, {}
         proposal = ProposePart(group=self._group, ballot=ballot, contributors=dict(contributors))
         return [(None, proposal), *self._accept(ballot, contributors)]
+
+    def _undisputed(self, ballot: int, told: Sequence[Contributors]) -> Contributors:
+        """What this node holds; in every second turn without those of whom others hold something else.
+
+        Not always, because a liar may say so of anybody.
+        """
+        is_second = (ballot - 1) // len(self._members) % 2 == 1
+        others = {entry for contributors in told for entry in contributors if entry not in self._own}
+        rest = tuple(entry for entry in self._own if entry[0] not in {peer for peer, _ in others})
+        return rest if is_second and self._is_sound(rest) else self._own
 
     def _accept(self, ballot: int, contributors: Contributors) -> list[Said]:
         self._promised, self._accepted = ballot, (ballot, contributors)

@@ -158,7 +158,7 @@ class Gathering:
         self.again: Refolding | None = None  # the sum is made again
         self.memory = memory
         self.refused: dict[PeerId, str] = {}  # who does not use what this node learns, and why
-        self._invited = self.expected - {me}
+        self.invited = self.expected - {me}
         self.late: set[PeerId] = set()  # who train on over rounds, and have no time for an exchange
         self.closed: Closing | None = None
         self.timer = f"forced-averaging:{key.number}:{key.initiator}"
@@ -214,7 +214,7 @@ class Gathering:
         """The nodes that were invited and sent neither an update nor a refusal of their own, each with the reason."""
         silent: str = text("no answer in time")
         lost: str = text("not reachable any more")
-        gone = self._invited - self.updates.keys() - self.declined.keys()
+        gone = self.invited - self.updates.keys() - self.declined.keys()
         return dict.fromkeys(gone, lost) | dict.fromkeys(self.missing, silent)
 
     @property

@@ -65,6 +65,7 @@ from flnet.protocol.messages import (
     StartTraining,
     Triggered,
 )
+from flnet.protocol.secure_sum import KeysPart
 from flnet.protocol.updates import Claim, RoundKey
 from flnet.rounds import numbering, preemption
 from flnet.rounds.base import GATHERING, BaseJob
@@ -78,7 +79,7 @@ from flnet.rounds.peers import RESTED as PACES_RESTED
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.secure_round import SecureRound
-from flnet.rounds.series import REGROUP, Opening, next_key
+from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import LEGAL, SECURE, Phase
 from flnet.rounds.stopping import TIMERS
@@ -383,17 +384,26 @@ class Job(BaseJob[Round]):
             return False
         return self.series.pending is not None or (event.current or 0) > event.key.number + 1
 
-    def _led_by(self, event: UpdateReceived | UpdateOffered) -> list[UpdateReceived | UpdateOffered]:
-        """The updates that this node follows into their rounds, of which it has heard no start, now that this one came.
+    def _follow(self, peer: PeerId, sign: Sign) -> list[Effect]:
+        """A peer takes part in a round that comes before the own one: follow it, if the others are there, too."""
+        known = self.series.preemption.known(self.peers.here)
+        self.series.preemption.heard(self.inbox.numbers(known), len(known))
+        leading = self._led_by(peer, sign)
+        for one in leading:
+            self.series.propose(Opening.told_by(one))
+        return self._catch_up(key_of(sign)) if leading else []
+
+    def _led_by(self, peer: PeerId, sign: Sign) -> list[Sign]:
+        """The signs that this node follows into their rounds, of which it has heard no start, now that this one came.
 
         An average in progress is finished first.
         """
         if self.phase is Phase.AVERAGING:
             return []
-        if self.phase in GATHERING and self.inbox.early.get(event.update.peer) is not event:
+        if self.phase in GATHERING and not self.inbox.is_newest(peer, sign):
             return []  # its sender has said more since
-        if event.update.key.number == self.number:
-            return [event]
+        if key_of(sign).number == self.number:
+            return [sign]
         return self.inbox.leading(self.number, self.peers.here)
 
     def _catch_up(self, key: RoundKey) -> list[Effect]:
@@ -572,19 +582,18 @@ class Job(BaseJob[Round]):
             return self.round.update_received(event)
         self._must_beat(key)
         self.inbox.put(event.update.peer, event)
-        known = self.series.preemption.known(self.peers.here)
-        self.series.preemption.heard(self.inbox.numbers(known), len(known))
-        leading = self._led_by(event)
-        for word in leading:
-            self.series.propose(Opening.told_by(word))
-        forced = self._catch_up(event.update.key) if leading else []
-        return [self.save(kept_update(event)), *forced]
+        followed = self._follow(event.update.peer, event)
+        return [self.save(kept_update(event)), *followed]
 
     def _part_received(self, event: SecurePartReceived) -> list[Effect]:
         """Handle a part of the conversation about a secure sum; of a round that is not open yet, it is kept.
 
+        It shows that its sender is in that round, long before there is an update. Without that, nodes that were led into
+        different rounds would wait for each other in all of them.
+
         Raises:
             NoData, RoundAhead, ParamsRefused: it is of no use here, and why.
+            StaleRound, RoundLost: its sender asks this node to join a sum of a round that is over here.
         """
         self._must_have_data()
         if self.phase is not Phase.LOADING:
@@ -594,9 +603,17 @@ class Job(BaseJob[Round]):
         self._must_be_near(event.key)
         if isinstance(self.round, SecureRound) and event.key == self.key and self.phase is not Phase.LOADING:
             return self.round.part_received(event)
-        if self.key is None or event.key.beats(self.key):
-            self.inbox.put_part(event)
-        return []
+        is_loading = self.phase is Phase.LOADING
+        if isinstance(event.part, KeysPart) and not is_loading:
+            self._must_beat(event.key)
+        if self.key is not None and not event.key.beats(self.key):
+            return []
+        self.inbox.put_part(event)
+        if is_loading:
+            return []
+        why = text("it is in round {number}", event.key.number)
+        left = self.round.left_by(event.peer, why) if isinstance(self.round, SecureRound) else []
+        return [*left, *self._follow(event.peer, event)]
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part; for a newer round it is kept until that round opens here."""

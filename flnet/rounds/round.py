@@ -67,7 +67,7 @@ from flnet.rounds.model import Start
 from flnet.rounds.numbering import Ahead
 from flnet.rounds.participation import chosen
 from flnet.rounds.peers import RESTED
-from flnet.rounds.series import ENDED, PAUSED, Opening, Word
+from flnet.rounds.series import ENDED, PAUSED, Opening, Word, key_of
 from flnet.rounds.staleness import LATE, Late
 from flnet.rounds.steps import Phase
 from flnet.text import joined, text
@@ -694,9 +694,9 @@ class Round(BaseRound):
         words = text("{peer} refused {path}: {reason}", event.peer, event.path, event.reason)
         told = self._tell("refused", words, peer=event.peer, status=event.status)
         if event.error == RoundLost.code:  # an update of the other start may have come before this node's
-            for word in self._inbox.updates:
-                if word.update.key.number == number and word.update.key.beats(self.key):
-                    self._series.propose(Opening.told_by(word))
+            for sign in self._inbox.signs:
+                if key_of(sign).number == number and key_of(sign).beats(self.key):
+                    self._series.propose(Opening.told_by(sign))
         self.note_refusal(event)
         if not is_left and _takes_no_part(event):
             return [*self.gathering.receive(DeclineReceived(event.peer, event.key, event.reason)), told]
@@ -781,18 +781,23 @@ class Round(BaseRound):
         self._note_left_out()
         for peer in gathering.missing:
             self._peers.paces.missed(peer)
-        for peer in (*gathering.updates, *gathering.declined):
-            self._peers.updates.spoke(peer)
-        if gathering.closed is Closing.TIMER:
-            self._peers.updates.said_nothing(gathering.missing)
-        elif gathering.closed is Closing.COMPLETE:
-            self._peers.updates.all_spoke()
+        self._note_silence()
         # So that who is in a later round has a part in the next one.
         moved = self.ahead.start_after()
         if self.is_empty:
             return [*moved, *self.finish()]
         self.phase = Phase.AVERAGING
         return moved
+
+    def _note_silence(self) -> None:
+        """Note who let this node wait in vain, and who did not."""
+        gathering = self.gathering
+        for peer in (*gathering.updates, *gathering.declined):
+            self._peers.updates.spoke(peer)
+        if gathering.closed is Closing.TIMER:
+            self._peers.updates.said_nothing(gathering.missing)
+        elif gathering.closed is Closing.COMPLETE:
+            self._peers.updates.all_spoke()
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
         """Handle the average: it becomes the model, and is measured unless the next round is waiting."""
@@ -854,8 +859,8 @@ class Round(BaseRound):
 
     def _catch_up(self) -> None:
         """Catch up with the mesh if updates of a newer round arrived while averaging."""
-        for event in self._inbox.leading(self.key.number, self._peers.here):
-            self._series.propose(Opening.told_by(event))
+        for sign in self._inbox.leading(self.key.number, self._peers.here):
+            self._series.propose(Opening.told_by(sign))
 
     # --- the average of the others, without this node
 

@@ -4,18 +4,25 @@ The leader is the initiator of the round, or the next node if it vanishes. In ea
 
 1. Every node sends all others public keys that it drew for this attempt, while its training runs.
 2. The leader names the members: those whose keys it has, and which count their change from the same model.
-3. Every member shares its two secrets among all members, and tells the leader once it holds the shares of all others.
+3. Every member shares its two secrets among all members, and tells the leader once it holds the shares of all others,
+   or which of them did not come.
 4. The leader lets the sum begin. From then on as many members may vanish as the threshold allows.
 
 If a member vanishes before that, the leader begins another attempt without it. Nothing is lost by that: no update has
 been masked with the keys of the attempt before.
+
+A member that breaks the protocol can hold up an attempt, and is left out of the next ones. Each node decides that by what
+itself saw: keys that cannot be used, or no word where the leader waited for one. The word of another node is no proof. So
+shares that some members refuse are tolerated, as long as enough others have theirs; and only the leader, or more peers
+than may break the protocol, begin another attempt.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 
 from flnet.algorithms.secure_sum import threshold
@@ -85,6 +92,7 @@ class GroupBuilding:
         has_begun: whether masked updates may be sent.
         left_out: why this node is not in the group; empty while it may be.
         failure: why there will be no group; empty while there may be one.
+        silent: who was waited for in vain, by this node.
     """
 
     def __init__(
@@ -105,25 +113,34 @@ class GroupBuilding:
         self._key, self._me, self._part_away, self._patience, self._say = key, me, part_away, patience, say
         self._candidates = set(candidates)
         self._voters = set(candidates)  # all that may have voted in some group of the round
-        self._spoke: set[PeerId] = {me}
+        self._spoke: set[PeerId] = set()
         self.attempt = 0
         self.group: Group | None = None
         self.has_begun, self.left_out, self.failure = False, "", ""
+        self.silent: set[PeerId] = set()
         self.timer = f"secure-group:{key.number}:{key.initiator}"
         self._base: Digest | None = None
         self._keys: dict[int, dict[PeerId, KeysPart]] = {}
         self._named: dict[int, tuple[PeerId, MembersPart]] = {}
         self._shares: dict[tuple[int, str], dict[PeerId, str]] = {}  # that came before the group was known
         self._wanted: set[PeerId] = set()  # whose shares are not here
+        self._lacking: set[PeerId] = set()  # whose shares are not waited for any more, or cannot be used
+        self._out: set[PeerId] = set()  # who held up an attempt
         self._came: set[PeerId] = set()  # whose shares are here, or being decrypted
         self._are_out = self._is_waiting = self._has_left = False
-        self._held: set[PeerId] = set()
+        self._held: dict[PeerId, Set[PeerId]] = {}  # by member that is ready: whose shares it lacks
+        self.shares_timer = f"secure-shares:{key.number}:{key.initiator}"
 
     @property
     def quorum(self) -> int:
         """How many members must agree: the threshold, and more than half of all that could have been members."""
         assert self.group is not None
         return max(self.group.threshold, len(self._voters) // 2 + 1)
+
+    @property
+    def spoke(self) -> Set[PeerId]:
+        """Who has sent its keys and was not waited for in vain."""
+        return self._spoke - self.silent
 
     @property
     def has_started(self) -> bool:
@@ -169,13 +186,20 @@ class GroupBuilding:
             return []
         if self.group is not None and peer in self.group.members and self._leader == self._me:
             return self._next_attempt()
-        return self._go_on()
+        return self._follow() or self._go_on()
 
     def join(self, peer: PeerId) -> None:
-        """A node takes part, expected or not."""
-        self._candidates.add(peer)
+        """A node takes part, expected or not; not again if it held up an attempt."""
         self._voters.add(peer)
         self._spoke.add(peer)
+        if peer not in self._out:
+            self._candidates.add(peer)
+
+    def choose(self, chosen: Collection[PeerId]) -> list[Effect]:
+        """Only these nodes train in the round, which was not known when it opened."""
+        self._candidates &= {*chosen}
+        self._voters &= {*chosen}
+        return self._go_on() if self.has_started else []
 
     def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
         """Take a part of this stage."""
@@ -217,16 +241,14 @@ class GroupBuilding:
                     for peer, text_ in shares.items()
                     for effect in self._say(attempt, peer, SharesPart(group=group, shares=text_))
                 ]
-                return [*sent, *self._take_shares(), *self._hold()]
-            case SharesTaken(sender, ""):
+                timer = SetTimer(self.shares_timer, self._patience / 2)
+                return [timer, *sent, *self._take_shares(), *self._hold()]
+            case SharesTaken(sender, why):
                 self._wanted.discard(sender)
+                self._lacking |= {sender} if why else set()
                 return self._hold()
-            case SharesTaken(sender):
-                assert self.group is not None
-                refused = HeldPart(group=self.group.id, refused=(sender,))
-                if self._leader == self._me:
-                    return self._note_held(self._me, refused)
-                return self._say(attempt, self.group.leader, refused)
+            case StepFailed(_, peers) if peers:
+                return self._refuse_keys(peers)
             case StepFailed(reason):
                 self.failure = reason
         return []
@@ -238,25 +260,48 @@ class GroupBuilding:
         if self.is_member and (self._wanted or not self._are_out):
             return []  # this node could not help to open it
         self.has_begun = True
-        return [CancelTimer(self.timer)]
+        return [CancelTimer(self.timer), CancelTimer(self.shares_timer)]
 
-    def timer_fired(self) -> list[Effect]:
+    def timer_fired(self, name: str) -> list[Effect]:
         """The patience is over: go on without those that did not answer."""
+        if name == self.shares_timer:
+            if self.has_begun or self._has_left or not (self._are_out and self._wanted):
+                return []
+            self._lacking, self._wanted = self._lacking | self._wanted, set()
+            return self._hold()
         if self.has_begun or self.failure or self.left_out or self._has_left or not self.has_started:
             return []
-        leader = self._leader
-        if leader != self._me:  # it is silent
-            self._candidates.discard(leader)
-            return self._next_attempt() if self._leader == self._me else self._wait()
+        leader, keys = self._leader, self._keys.get(self.attempt, {}).keys()
+        if leader != self._me:  # it is silent, and had twice the time that it would give the others
+            self._give_up_on({leader} if self.group else {leader, *(self._candidates - keys - {self._me})})
+            return self._next_attempt() if self._leader == self._me else [*self._wait(), *self._follow()]
         if self.group is None:
-            self._candidates &= self._keys.get(self.attempt, {}).keys()
+            self._give_up_on(self._candidates - keys)
             effects = self._go_on()
             if self.attempt in self._named and self._named[self.attempt][0] == self._me:
                 return [*self._wait(), *effects]
             self.failure = FEWER_THAN_TWO
             return []
-        self._candidates = self._candidates - self._wanted if self._wanted else self._held | {self._me}
+        self._leave_out(self.group.members.keys() - self._held.keys() - {self._me})
         return self._next_attempt()
+
+    def _give_up_on(self, peers: Collection[PeerId]) -> None:
+        self._candidates.difference_update(peers)
+        self.silent.update(peers)
+
+    def _leave_out(self, peers: Collection[PeerId]) -> None:
+        """These peers held up an attempt: they are in no other one of this round."""
+        self._give_up_on(peers)
+        self._out.update(peers)
+
+    def _refuse_keys(self, peers: Collection[PeerId]) -> list[Effect]:
+        """A group with keys that cannot be used is none; its leader finds that out, too, or is no good."""
+        self._leave_out(peers)
+        if self._leader == self._me:
+            return self._next_attempt()
+        self._named.pop(self.attempt, None)
+        self.group = None
+        return []
 
     # --- steps
 
@@ -288,7 +333,8 @@ class GroupBuilding:
 
     def _to(self, attempt: int) -> None:
         self.attempt, self.group = attempt, None
-        self._are_out, self._held, self._wanted, self._came = False, set(), set(), set()
+        self._are_out, self._held = False, {}
+        self._wanted, self._lacking, self._came = set(), set(), set()
 
     def _take_keys(self, sender: PeerId, attempt: int, part: KeysPart) -> list[Effect]:
         if attempt < self.attempt or self.has_begun:
@@ -297,9 +343,21 @@ class GroupBuilding:
             return []
         self.join(sender)
         self._keys.setdefault(attempt, {}).setdefault(sender, part)
-        if attempt == self.attempt:
-            return self._go_on()
-        self._to(attempt)
+        return self._go_on() if attempt == self.attempt else self._follow()
+
+    def _follow(self) -> list[Effect]:
+        """Go on to an attempt that the leader has begun, or more peers than may break the protocol.
+
+        A single other one could use up all attempts of each round.
+        """
+        least = int(self._part_away * len(self._candidates)) + 1
+        newer = [attempt for attempt in self._keys if attempt > self.attempt]
+        begun = [
+            a for a in newer if self._leader in self._keys[a] or len(self._keys[a].keys() - self._out) >= least
+        ]
+        if not begun or self.has_begun:
+            return []
+        self._to(max(begun))
         takes_part = self.has_started and not (self.left_out or self._has_left)
         return [*(self._wait() if takes_part else []), *(self._draw() if takes_part else []), *self._go_on()]
 
@@ -336,7 +394,9 @@ class GroupBuilding:
             self.left_out = text("the nodes of the secure sum are others: this node's keys came too late")
             return []
         self._wanted = members.keys() - {self._me}
-        request = MakeShares(members, self.group.threshold)
+        came = {peer: public for peer, public in members.items() if peer == self._me}
+        came |= {peer: members[peer] for peer in keys if peer in members}  # a copy of keys comes after them
+        request = MakeShares(came, self.group.threshold)
         return [*self._wait(), SecureStep(self._key, self.attempt, request)]
 
     def _take_shares(self) -> list[Effect]:
@@ -349,24 +409,29 @@ class GroupBuilding:
         return [SecureStep(self._key, self.attempt, TakeShares(peer, came[peer])) for peer in ripe]
 
     def _hold(self) -> list[Effect]:
-        """Tell the leader once the shares of all others are here."""
+        """Tell the leader once the shares of all others are here, or not waited for any more."""
         if self.group is None or self._wanted or not self._are_out:
             return []
-        part = HeldPart(group=self.group.id)
+        part = HeldPart(group=self.group.id, refused=tuple(sorted(self._lacking)))
         if self.group.leader == self._me:
             return self._note_held(self._me, part)
         return self._say(self.attempt, self.group.leader, part)
 
     def _note_held(self, sender: PeerId, part: HeldPart) -> list[Effect]:
-        """The leader hears what a member holds; of two that disagree about shares, neither can be believed."""
-        assert self.group is not None
-        if self.group.leader != self._me or sender not in self.group.members or self.has_begun:
+        """The leader hears what a member holds.
+
+        A secret of which the threshold is not held could not be rebuilt. Of so many that lack it some tell the truth.
+        """
+        group = self.group
+        assert group is not None
+        if group.leader != self._me or sender not in group.members or self.has_begun:
             return []
-        if part.refused:
-            self._candidates -= {sender, *map(PeerId, part.refused)} - {self._me}
+        self._held[sender] = frozenset(map(PeerId, part.refused))
+        lacked = Counter(peer for refused in self._held.values() for peer in refused)
+        if lost := {peer for peer, count in lacked.items() if len(group.members) - count < group.threshold}:
+            self._leave_out(lost - {self._me})
             return self._next_attempt()
-        self._held.add(sender)
-        if self._held < self.group.members.keys():
+        if self._held.keys() < group.members.keys():
             return []
-        begun = self._say(self.attempt, None, BeginPart(group=self.group.id))
-        return [*begun, *self.begin(self.group.id)]
+        begun = self._say(self.attempt, None, BeginPart(group=group.id))
+        return [*begun, *self.begin(group.id)]

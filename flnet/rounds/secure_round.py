@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Set
 from dataclasses import replace
 from types import MappingProxyType
 
-from flnet.errors import NotReady, ParamsRefused, StaleRound, TooManyMessages, UnreadableBody
+from flnet.errors import NotReady, ParamsRefused, RoundLost, StaleRound, TooManyMessages, UnreadableBody
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Publish, Send, SetTimer
 from flnet.protocol.events import (
@@ -32,6 +32,7 @@ from flnet.protocol.events import (
     UpdateOffered,
     UpdateReceived,
 )
+from flnet.protocol.messages import ChoiceMessage
 from flnet.protocol.secure_sum import KeysPart, MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
@@ -42,6 +43,7 @@ from flnet.rounds.gathering import Closing
 from flnet.rounds.group_search import GROUPS
 from flnet.rounds.history import SumRecord, names
 from flnet.rounds.model import Start
+from flnet.rounds.participation import chosen
 from flnet.rounds.round import Round
 from flnet.rounds.secure_gathering import NOT_IN_GROUP, SecureGathering
 from flnet.rounds.secure_sum import SecureSum
@@ -50,6 +52,7 @@ from flnet.rounds.steps import Phase
 from flnet.text import text
 
 NOT_HEARD = (UnreadableBody.code, NotReady.code, TooManyMessages.code)  # refusals after which a part is repeated
+LEFT = (StaleRound.code, RoundLost.code)  # refusals of who is in another round, and will not come back to this one
 AGAIN, MOST_AGAIN = 1.0, 8.0  # seconds until what did not reach a peer is said again
 
 
@@ -88,6 +91,11 @@ class SecureRound(Round):
             gathering.sum.refer_to(held.digest, held.current.shared)
         return gathering
 
+    @property
+    def listening(self) -> bool:
+        """Whether the start of the round may still come; who has trained may wait for the group without an update."""
+        return super().listening and not self.sum.building.has_started
+
     # --- what comes
 
     def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
@@ -99,7 +107,11 @@ class SecureRound(Round):
 
     def join(self, opening: Opening, awaited: Start | None) -> list[Effect]:
         """Handle a start that arrived late; see `Round.join`."""
-        return self._advanced(super().join(opening, awaited))
+        before = self.choice
+        effects = super().join(opening, awaited)
+        if self.chosen is not None and before is None:
+            effects += self.sum.choose(self.chosen)
+        return self._advanced(effects)
 
     def receive(self, event: Event) -> list[Effect]:
         """Handle the end of work, an answer of a peer, the loss of one, or a timer."""
@@ -127,9 +139,20 @@ class SecureRound(Round):
         if self.sum.settled is not None or self.is_over:
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
-        effects = [*self.sum.begin(update.group), *self.gathering.receive(event)]
+        learnt = self._learn(event.choice)
+        effects = [*learnt, *self.sum.begin(update.group), *self.gathering.receive(event)]
         is_here = update.peer in self.gathering.updates
         return self._advanced([*effects, *([self.gathering.counted(update)] if is_here else [])])
+
+    def _learn(self, choice: ChoiceMessage | None) -> list[Effect]:
+        """A masked update says who trains, before the start of the round has come, which keys do not say."""
+        if choice is None or self.choice is not None or not self.listening:
+            return []
+        if choice.group is not None and not self._parts.search.believes(choice):
+            return []
+        self.choice, who = choice, chosen(choice, self._settings.trainer, self.key.number)
+        self.gathering.choose(who)
+        return [*self.sum.choose(who), *(self.rest() if self.gathering.sits_out else [])]
 
     def declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part in this round."""
@@ -163,6 +186,9 @@ class SecureRound(Round):
                 return self._not_sent(peer)
             case SendRefused(peer, SecureSumMessage.path, error=error) if error in NOT_HEARD:
                 return self._not_sent(peer)
+            case SendRefused(peer, SecureSumMessage.path, error=error) if error in LEFT:
+                refused = super().receive(event)
+                return [*refused, *(self.left_by(peer, event.reason) if event.key == self.key else [])]
             case TimerFired(name) if name == self._again_timer:
                 return self._send_again()
             case PeerLost(peer):
@@ -276,7 +302,9 @@ class SecureRound(Round):
         if self.sum.group is not None and not self._is_grouped:
             self._is_grouped = True
             effects = [*effects, *self._expect_members()]
-        if building.left_out and self._settings.my_id in self.gathering.missing:
+        # Before the start has come, this node may be one that is not chosen.
+        is_open = self.gathering.closed is None and not self.listening
+        if building.left_out and is_open and self._settings.my_id in self.gathering.missing:
             effects = [*effects, *self._stay_out(building.left_out)]
         if self.sum.settled is not None and self.phase in OPEN:
             effects = [*effects, *self._fetch_lacking()]
@@ -303,8 +331,28 @@ class SecureRound(Round):
             self.phase = Phase.GATHERING
         return [*cancelled, *self.decline(why), self._tell("sits_out", why)]
 
+    def _note_silence(self) -> None:
+        """Note who let this node wait in vain, and who did not.
+
+        Peers that the group formed without are not waited for any more, but did not say so themselves.
+        """
+        gathering, building, updates = self.gathering, self.sum.building, self._peers.updates
+        said = {peer for peer, reason in gathering.declined.items() if reason != NOT_IN_GROUP}
+        spoke = {*gathering.updates, *said, *building.spoke} - {self._settings.my_id}
+        silent = {*gathering.invited, *building.silent} & self._peers.here - spoke
+        if gathering.closed is Closing.TIMER:
+            silent |= set(gathering.missing)
+        for peer in spoke - silent:
+            updates.spoke(peer)
+        if silent:
+            updates.said_nothing(silent)
+        else:
+            updates.all_spoke()
+
     def _give_up(self, why: str) -> list[Effect]:
         """The sum cannot be opened: the model stays as it was."""
+        if self.gathering.closed is None:  # else it was noted then
+            self._note_silence()
         self._fail(text("the secure sum of round {number} was not opened: {reason}", self.key.number, why))
         abandoned = [*self.gathering.abandon(), self._refusal(self._peers.here, self.error or why, late=False)]
         self.record.outcome = text("{error}; the model stays as it was", self.error)
@@ -347,7 +395,10 @@ class SecureRound(Round):
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
         """Handle the opened sum: its contributors are those that were settled."""
-        if isinstance(event, Averaged) and self.phase is Phase.AVERAGING and event.key == self.key:
+        is_mine = event.key == self.key and self.phase is Phase.AVERAGING
+        if is_mine and isinstance(event, AveragingFailed) and not event.is_spoilt and self.sum.may_open_later:
+            return self.sum.try_again(event.reason)
+        if isinstance(event, Averaged) and is_mine:
             gathering, members = self.gathering, self.sum.updates
             for peer in gathering.updates.keys() - members.keys():
                 gathering.declined[peer] = text("its update came too late for the sum")
@@ -356,7 +407,6 @@ class SecureRound(Round):
             self.record.outcome = self._closing_words()
             assert self.sum.group is not None
             self.record.secure = SumRecord(tuple(self.sum.group.members), self.sum.group.threshold)
-        is_mine = event.key == self.key and self.phase is Phase.AVERAGING
         searched = self._search(event) if is_mine else []
         return [*super()._averaged(event), *searched]
 
@@ -389,6 +439,15 @@ class SecureRound(Round):
         is_waiting = bool(self._unheard)
         self._unheard |= {peer}
         return [] if is_waiting else [SetTimer(self._again_timer, self._again_in)]
+
+    def left_by(self, peer: PeerId, why: str) -> list[Effect]:
+        """A peer is in another round, and does not join the sum of this one: nobody waits for it.
+
+        Once the sum has begun, what the peer sent before it went on may still be on its way.
+        """
+        if self.is_past or self.is_over or self.taken or self.sum.building.has_begun:
+            return []
+        return self._advanced(self.gathering.receive(DeclineReceived(peer, self.key, why)))
 
     def _send_again(self) -> list[Effect]:
         peers, self._unheard = self._unheard & self._peers.here, frozenset()

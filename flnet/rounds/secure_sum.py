@@ -91,11 +91,13 @@ class SecureSum:
         self._here: set[PeerId] = set(candidates)
         self._gone: set[PeerId] = set()  # who sends no masked update any more
         self._references: dict[str, Params] = {}
+        self._tried = 0  # shares of so many members were used
+        self._misfit = ""  # why these did not open the sum
 
     @property
-    def timers(self) -> tuple[str, str, str]:
+    def timers(self) -> tuple[str, ...]:
         """The names of its timers."""
-        return self.building.timer, self.vote_timer, self.open_timer
+        return self.building.timer, self.building.shares_timer, self.vote_timer, self.open_timer
 
     @property
     def group(self) -> Group | None:
@@ -122,6 +124,10 @@ class SecureSum:
         """This node has trained; what it learnt is masked as soon as the group has formed."""
         self._pending = request
         return [*self.building.trained(), *self._go_on()]
+
+    def choose(self, chosen: Collection[PeerId]) -> list[Effect]:
+        """Only these nodes train in the round, which was not known when it opened."""
+        return [*self.building.choose(chosen), *self._go_on()]
 
     def leave(self, peer: PeerId, is_refusal: bool = False) -> list[Effect]:
         """A peer vanished, or takes no part."""
@@ -194,8 +200,8 @@ class SecureSum:
 
     def timer_fired(self, name: str) -> list[Effect]:
         """One of the timers fired."""
-        if name == self.building.timer:
-            return [*self.building.timer_fired(), *self._go_on()]
+        if name in (self.building.timer, self.building.shares_timer):
+            return [*self.building.timer_fired(name), *self._go_on()]
         if self.settled is not None and name == self.vote_timer:
             return []
         if name == self.vote_timer:
@@ -215,6 +221,20 @@ class SecureSum:
         cancelled: list[Effect] = [CancelTimer(name) for name in self.timers]
         self._vectors, self._references, self._pending = {}, {}, None
         return [*cancelled, SecureStep(self.key, self.building.attempt, ForgetSecrets())]
+
+    @property
+    def may_open_later(self) -> bool:
+        """Whether shares of further members are here, or may come, since it could not be opened."""
+        assert self.group is not None and self.settled is not None
+        return (
+            len(self._revealed_for(self.settled)) > self._tried
+            or self._revealed.keys() < self.group.members.keys()
+        )
+
+    def try_again(self, reason: str) -> list[Effect]:
+        """Some of the shares were wrong: open it with more of them, if they come in time."""
+        self.is_asked, self._misfit = False, reason
+        return [SetTimer(self.open_timer, self._patience), *self._open()]
 
     @property
     def lacking(self) -> Contributors:
@@ -277,7 +297,7 @@ class SecureSum:
             return self._tell(self._vote.receive(sender, part))
         group = self.group
         assert isinstance(part, RevealPart) and group is not None
-        if sender in group.members and part.shares.keys() == group.members.keys():
+        if sender in group.members and part.shares.keys() <= group.members.keys():
             shares = {PeerId(peer): share for peer, share in part.shares.items()}
             self._revealed.setdefault(sender, (part.contributors, shares))
         return []
@@ -302,9 +322,9 @@ class SecureSum:
             return []
         revealed = self._revealed_for(settled)
         reference = self._references.get(group.base)
-        if len(revealed) < group.threshold or reference is None:
+        if len(revealed) < max(group.threshold, self._tried + 1) or reference is None:
             return []
-        self.is_asked = True
+        self.is_asked, self._tried = True, len(revealed)
         contributors = tuple(peer for peer, _ in settled)
         shown = dict(sorted(revealed.items()))
         opened = OpenedSum(group.attempt, group.members, group.threshold, contributors, shown, reference)
@@ -383,6 +403,8 @@ class SecureSum:
             )
         if self.lacking:
             return text("the masked updates of {count} nodes did not come in time", len(self.lacking))
+        if self._misfit:
+            return self._misfit
         count = len(self._revealed_for(self.settled))
         return text(
             "{count} nodes revealed shares, and {least} are needed to open the sum", count, group.threshold

@@ -33,11 +33,12 @@ from flnet.rounds.stopping import ALONE, Goal, Stopping
 from flnet.text import text
 
 Word = UpdateReceived | UpdateOffered | DeclineReceived  # what a peer says in a round
+Sign = UpdateReceived | UpdateOffered | SecurePartReceived  # that its sender takes part in a round
 
 
-def key_of(word: Word) -> RoundKey:
+def key_of(word: Word | Sign) -> RoundKey:
     """The round that a peer's message is about."""
-    return word.key if isinstance(word, DeclineReceived) else word.update.key
+    return word.key if isinstance(word, DeclineReceived | SecurePartReceived) else word.update.key
 
 
 def next_key(number: int, me: PeerId, spoken: Collection[RoundKey]) -> RoundKey:
@@ -58,10 +59,10 @@ class Opening:
     """A round about to open.
 
     Attributes:
-        hyper: its hyper-parameters; None if only an update has arrived.
-        start: the initiator's model; None if only an update has arrived, or this node is the initiator.
+        hyper: its hyper-parameters; None if its start has not arrived.
+        start: the initiator's model; None if its start has not arrived, or this node is the initiator.
         sits_out: why this node does not train in it; empty if it does.
-        heard_start: whether the start has arrived; it may still be on its way if only an update has.
+        heard_start: whether the start has arrived; it may still be on its way if only another sign of the round has.
         series: with a goal, that the start says the round belongs to.
         choice: of who trains, as the start, or an update, says it.
         run: of the initiator's node, in which it started the round, as the start says it.
@@ -79,9 +80,11 @@ class Opening:
     why: str = ""
 
     @classmethod
-    def told_by(cls, event: UpdateReceived | UpdateOffered) -> Opening:
-        """An opening for which only an update has arrived."""
-        return cls(event.update.key, heard_start=False, choice=event.choice, run=event.run)
+    def told_by(cls, sign: Sign) -> Opening:
+        """An opening of which only the message of a node that takes part in it tells."""
+        if isinstance(sign, SecurePartReceived):
+            return cls(sign.key, heard_start=False)
+        return cls(sign.update.key, heard_start=False, choice=sign.choice, run=sign.run)
 
     def started_by(self, me: PeerId) -> bool:
         """Whether this node is the initiator."""
@@ -106,30 +109,44 @@ class Inbox:
 
     @property
     def keys(self) -> set[RoundKey]:
-        """The rounds that the early messages are about."""
-        return {key_of(word) for word in self.early.values()}
+        """The rounds that the newest early messages of the peers are about."""
+        return {key_of(word) for word in self._newest.values()}
 
     @property
-    def updates(self) -> list[UpdateReceived | UpdateOffered]:
-        """The updates among the early messages."""
-        return [word for word in self.early.values() if not isinstance(word, DeclineReceived)]
+    def signs(self) -> list[Sign]:
+        """Which rounds the peers take part in, as their newest early messages show."""
+        return [word for word in self._newest.values() if not isinstance(word, DeclineReceived)]
 
-    def leading(self, number: int, peers: Collection[PeerId]) -> list[UpdateReceived | UpdateOffered]:
-        """The updates of rounds with a larger number that two peers have reached, or one where there are no more.
+    def leading(self, number: int, peers: Collection[PeerId]) -> list[Sign]:
+        """The signs of rounds with a larger number that two peers have reached, or one where there are no more.
 
         A single one could lead everybody out of their rounds, into one that nobody but itself trains in.
 
         Args:
             peers: all that are reachable.
         """
-        numbers = sorted((key_of(word).number for word in self.early.values()), reverse=True)
+        numbers = sorted((key_of(word).number for word in self._newest.values()), reverse=True)
         least = 2 if len(peers) > 1 else 1
         reached = numbers[least - 1] if len(numbers) >= least else -1
-        return [word for word in self.updates if number < word.update.key.number <= reached]
+        return [word for word in self.signs if number < key_of(word).number <= reached]
 
     def numbers(self, peers: Collection[PeerId]) -> list[int]:
-        """The rounds that the early messages of these peers are about."""
-        return [key_of(word).number for peer, word in self.early.items() if peer in peers]
+        """The rounds that the newest early messages of these peers are about."""
+        return [key_of(word).number for peer, word in self._newest.items() if peer in peers]
+
+    def is_newest(self, peer: PeerId, sign: Sign) -> bool:
+        """Whether a peer has said nothing of a newer round since."""
+        return peer in self._newest and key_of(self._newest[peer]) == key_of(sign)
+
+    @property
+    def _newest(self) -> dict[PeerId, Word | SecurePartReceived]:
+        """By peer, a message of the newest round; an update or a refusal rather than a part of a conversation."""
+        newest: dict[PeerId, Word | SecurePartReceived] = dict(self.early)
+        for peer, parts in self._parts.items():
+            for part in parts:
+                if peer not in newest or part.key.beats(key_of(newest[peer])):
+                    newest[peer] = part
+        return newest
 
     def put(self, peer: PeerId, word: Word) -> None:
         """Keep one message of a peer: the one of the newer round; within a round, an update rather than a refusal."""

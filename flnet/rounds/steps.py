@@ -266,6 +266,8 @@ def _with_sums(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Se
         }
     # A round that opens may be settled already by what others said of it before.
     opened = {event: targets | {P.AVERAGING} if targets & _STARTS else targets for event, targets in row.items()}
+    if UpdateReceived in opened:  # a part of the conversation tells of its round, too
+        opened[SecurePartReceived] = opened[UpdateReceived]
     # A trainer that is loaded may need updates one by one.
     return {**opened, Prepared: opened[Prepared] | {P.NO_DATA}} if Prepared in opened else opened
 

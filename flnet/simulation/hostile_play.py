@@ -36,6 +36,7 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import MAX_PEERS, SAFETENSORS, Peer
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.base import AnyJob
+from flnet.rounds.job import Job
 from flnet.rounds.limits import Limits
 from flnet.rounds.model import Model
 from flnet.rounds.numbering import ERA, REST
@@ -426,7 +427,9 @@ class HostilePlay(Play):
     def _train_under_attack(self) -> None:
         """Let a person ask for rounds until every honest node has trained in one and averaged it.
 
-        The hostile member starts rounds, too, and cuts others short, so these need not be the same for all.
+        The hostile member starts rounds, too, and cuts others short, so these need not be the same for all. A node that
+        it led to a number where nobody follows trains alone until a person brings it back. Where updates are masked, one
+        node alone averages nothing.
 
         Raises:
             InvariantBroken: a node did not.
@@ -445,7 +448,19 @@ class HostilePlay(Play):
             waiting = [node.id for node in cluster.alive if len(self._own_averages(node)) <= before[node.id]]
             if not waiting:
                 return
+        if cluster.is_secure:
+            waiting = [name for name in waiting if self._is_followed(cluster.nodes[name])]
+        if not waiting:
+            return
         raise InvariantBroken(f"{waiting} average nothing in {wait:g} s while the hostile member goes on")
+
+    def _is_followed(self, node: SimulatedNode) -> bool:
+        """Whether another honest node has reached the round of this one, or may follow there on its word."""
+        number, others = node.job.number, [other.job for other in self.cluster.alive if other is not node]
+        return any(
+            job.number >= number or (isinstance(job, Job) and job.numbering.is_plausible(number, job.number))
+            for job in others
+        )
 
     def _own_averages(self, node: SimulatedNode) -> set[RoundKey]:
         """The rounds that a node averaged with its own update."""

@@ -8,7 +8,7 @@ from functools import lru_cache
 from random import Random
 from typing import Protocol
 
-from flnet.errors import NotAnnounced, PeerError
+from flnet.errors import NotAnnounced, ParamsRefused, PeerError
 from flnet.node.core import NodeCore
 from flnet.node.inbound import KINDS, check_speaker, claim_of, located, version_in
 from flnet.node.outbox import goes_along
@@ -318,9 +318,14 @@ class Calls:
             held = server.core.find(effect.digest) if server is not None and arrives else None
             if not arrives:
                 node.tell(None, ContactLost(peer, "lost"))
-            if held is not None:
-                network.moved[FETCHED] += held[1].nbytes
-                node.tell(owner, Fetched(effect.key, peer, effect.digest, held[1]))
+            params = None if held is None else held[1]
+            try:  # a form is checked where parameters arrive (`flnet.node.formats`)
+                params = effect.form.conform(params) if effect.form and params else params
+            except ParamsRefused:
+                params = None
+            if params is not None:
+                network.moved[FETCHED] += params.nbytes
+                node.tell(owner, Fetched(effect.key, peer, effect.digest, params))
             else:
                 node.tell(owner, FetchFailed(effect.key, peer, effect.digest, "lost"))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.params.params import PeerId
-from flnet.protocol.secure_sum import AcceptPart, PreparePart, ProposePart
+from flnet.protocol.secure_sum import MAX_BALLOT, AcceptPart, PreparePart, PromisePart, ProposePart
 from flnet.rounds.contributor_vote import Contributors, ContributorVote, Said, contributors_of
 
 GROUP = "0" * 64
@@ -75,8 +76,8 @@ def test_a_leader_settles_what_it_holds() -> None:
 def test_a_leader_proposes_what_was_accepted_before_it_asked() -> None:
     mesh = Members(4, 3)
     everyone = some(*mesh.votes)
-    first = mesh.votes[PeerId("n03")].accept_all(everyone)  # nobody hears it
-    assert first
+    for name in ("n01", "n03"):  # nobody hears it
+        assert mesh.votes[PeerId(name)].accept_all(everyone)
     mesh.say(PeerId("n00"), mesh.votes[PeerId("n00")].lead(some("n00", "n01", "n02")))
     mesh.under_way = deque(message for message in mesh.under_way if message[1] != PeerId("n02"))
     mesh.deliver_all()
@@ -147,3 +148,70 @@ def test_no_schedule_of_losses_and_leaders_settles_two_sets(count: int, seed: in
         mesh.deliver_all()
     assert len(mesh.settled) == 1
     assert before <= mesh.settled
+
+
+# Members that lie.
+
+
+def test_one_member_cannot_bind_a_leader_to_what_nobody_sent() -> None:
+    mesh, (leader, *_, liar) = Members(4, 3), members(4)
+    mine = some("n00", "n01", "n02")
+    told = dict.fromkeys(("n00", "n01", "n02"), "f" * 64)
+    (_, asked), *_ = mesh.votes[leader].lead(mine)
+    promise = PromisePart(group=GROUP, ballot=asked.ballot, accepted=asked.ballot - 1, contributors=told)
+    mesh.say(leader, mesh.votes[leader].receive(liar, promise))  # before all others
+    for name in ("n01", "n02"):
+        mesh.say(PeerId(name), mesh.votes[PeerId(name)].receive(leader, asked))
+    mesh.deliver_all()
+    assert mesh.settled == {mine}
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        PreparePart(group=GROUP, ballot=1),
+        ProposePart(group=GROUP, ballot=1, contributors=dict(some("n00", "n01", "n02"))),
+    ],
+)
+def test_a_ballot_of_another_member_is_not_heard(part: PreparePart | ProposePart) -> None:
+    vote = ContributorVote(PeerId("n01"), GROUP, members(4), 3, lambda chosen: True)
+    assert vote.receive(PeerId("n03"), part) == []
+    assert vote.receive(PeerId("n00"), part) != []
+
+
+def test_nobody_uses_up_the_ballots() -> None:
+    mesh, liar = Members(4, 3), PeerId("n03")
+    for ballot in (MAX_BALLOT, MAX_BALLOT - 4, *range(4, 4000, 4)):
+        for name in members(3):
+            mesh.votes[name].receive(liar, PreparePart(group=GROUP, ballot=ballot))
+            mesh.votes[name].receive(liar, PromisePart(group=GROUP, ballot=ballot))
+    mine = some("n00", "n01", "n02")
+    for _ in range(2):  # the second time above what the others have promised meanwhile
+        mesh.say(PeerId("n01"), mesh.votes[PeerId("n01")].lead(mine))
+        mesh.under_way = deque(message for message in mesh.under_way if liar not in message[:2])
+        mesh.deliver_all()
+    assert mesh.settled == {mine}
+
+
+def test_who_sent_two_masked_updates_is_left_out() -> None:
+    """Two of the others hold one of them, and two the other one: no quorum accepts either."""
+    names = members(5)
+
+    def holds(name: PeerId) -> Contributors:
+        seen = "a" if name in names[:2] else "b"
+        return tuple((peer, (seen if peer == names[4] else "c") * 64) for peer in names)
+
+    def accepts(name: PeerId) -> Callable[[Contributors], bool]:
+        return lambda said: len(said) >= 4 and set(said) <= set(holds(name))
+
+    mesh = Members(5, 4)
+    for name in names[:4]:
+        mesh.votes[name] = ContributorVote(name, GROUP, names, 4, accepts(name))
+        mesh.say(name, mesh.votes[name].accept_all(holds(name)))
+    for _ in range(2):
+        for name in names[:4]:
+            if not mesh.settled:
+                mesh.say(name, mesh.votes[name].lead(holds(name)))
+            mesh.under_way = deque(message for message in mesh.under_way if message[1] != names[4])
+            mesh.deliver_all()
+    assert mesh.settled == {holds(names[0])[:4]}

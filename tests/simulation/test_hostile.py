@@ -12,6 +12,8 @@ from flnet.membership.roster import State
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.messages import News, Probe
+from flnet.protocol.updates import RoundKey
+from flnet.rounds.numbering import LEAP
 from flnet.simulation.__main__ import main
 from flnet.simulation.hostile import MOVES, HostileCore
 from flnet.simulation.hostile_play import (
@@ -206,6 +208,25 @@ def test_a_mesh_that_does_not_train_under_attack_is_found() -> None:
 def test_the_command_line_replays_a_schedule(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--replay", "3", "--hostile", "--nodes", "2", "--actions", "0"]) in (0, 1)
     assert "a hostile member" in capsys.readouterr().out
+
+
+# Of these, the first nine stopped all sums of one or more honest nodes for good; the last brought an update that was none.
+@pytest.mark.parametrize("seed", [5, 14, 17, 87, 109, 113, 143, 167, 188, 138])
+def test_these_seeds_stopped_a_mesh_whose_updates_are_masked_once(seed: int) -> None:
+    assert play(Reduction(hostile=True, secure=True).of(draw_hostile(seed))) is None
+
+
+def test_a_node_that_was_led_away_is_not_waited_for_where_updates_are_masked() -> None:
+    """Where updates are masked, one node alone averages nothing, and the others need not follow it."""
+    run = HostilePlay(Reduction(size=3, actions=(), hostile=True, secure=True).of(draw_hostile(1)))
+    run.cluster.start()
+    run.cluster.run_for(30)
+    play_round(run.cluster, A)
+    node = run.cluster.nodes[B]
+    assert node.job.round is not None
+    assert run._is_followed(node)
+    node.job.round.key = RoundKey(node.job.number + 2 * LEAP, B)
+    assert not run._is_followed(node)
 
 
 # The schedules.

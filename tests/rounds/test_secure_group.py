@@ -1,0 +1,166 @@
+"""How the members of a secure sum find each other: who is waited for, who votes, and who begins an attempt."""
+
+from __future__ import annotations
+
+import base64
+from collections import deque
+from functools import partial
+
+import pytest
+
+from flnet.params.params import Digest, PeerId
+from flnet.protocol.effects import Effect, SecureStep, SetTimer
+from flnet.protocol.secure_sum import (
+    DrawKeys,
+    HeldPart,
+    KeysDrawn,
+    KeysPart,
+    MakeShares,
+    SecurePart,
+    SharesMade,
+    SharesTaken,
+    StepFailed,
+    TakeShares,
+)
+from flnet.protocol.updates import RoundKey
+from flnet.rounds.secure_group import GroupBuilding
+
+KEY, BASE = RoundKey(3, PeerId("n00")), Digest("0" * 64)
+
+
+def keys_of(name: str, attempt: int) -> str:
+    return base64.b64encode(f"{name} {attempt}".encode()).decode()
+
+
+class Mesh:
+    """Nodes that build a group, and the parts between them; `mute` are those of which nothing arrives."""
+
+    def __init__(self, count: int, mute: str = "") -> None:
+        names = [PeerId(f"n{number:02}") for number in range(count)]
+        self.under_way: deque[tuple[PeerId, PeerId, int, SecurePart]] = deque()
+        self.mute, self.timers = mute, set[tuple[PeerId, str]]()
+        self.nodes = {
+            name: GroupBuilding(KEY, name, names, 1 / 3, 10.0, partial(self.say, name)) for name in names
+        }
+        for name, node in self.nodes.items():
+            self.take(name, node.start(BASE))
+        for name, node in self.nodes.items():
+            self.take(name, node.trained())
+        self.deliver()
+
+    def say(self, me: PeerId, attempt: int, to: PeerId | None, part: SecurePart) -> list[Effect]:
+        if me != self.mute:
+            self.under_way += [(me, p, attempt, part) for p in ([to] if to else self.nodes) if p != me]
+        return []
+
+    def take(self, name: PeerId, effects: list[Effect]) -> None:
+        for effect in effects:
+            if isinstance(effect, SetTimer):
+                self.timers.add((name, effect.name))
+            if isinstance(effect, SecureStep):
+                self.take(name, self.nodes[name].done(effect.attempt, self.step(name, effect)))
+
+    def step(self, name: PeerId, effect: SecureStep) -> KeysDrawn | SharesMade | SharesTaken | StepFailed:
+        match effect.request:
+            case DrawKeys():
+                return KeysDrawn(keys_of(name, effect.attempt))
+            case MakeShares(members):
+                none = frozenset(peer for peer, keys in members.items() if keys == "none")
+                return StepFailed("none", none) if none else SharesMade({p: "AAAA" for p in members if p != name})
+            case TakeShares(sender):
+                return SharesTaken(sender)
+        raise AssertionError(effect)
+
+    def deliver(self) -> None:
+        while self.under_way:
+            sender, name, attempt, part = self.under_way.popleft()
+            self.take(name, self.nodes[name].receive(sender, attempt, part))
+
+    def fire(self, name: str, *, shares: bool = False) -> None:
+        node = self.nodes[PeerId(name)]
+        self.take(PeerId(name), node.timer_fired(node.shares_timer if shares else node.timer))
+        self.deliver()
+
+    def members(self) -> dict[str, list[str]]:
+        """By node whose sum has begun, and that is not mute: the members."""
+        begun = {name: node.group for name, node in self.nodes.items() if node.has_begun and name != self.mute}
+        return {name: sorted(group.members) for name, group in begun.items() if group}
+
+
+def test_all_are_members_where_all_answer() -> None:
+    assert Mesh(3).members() == {f"n{n:02}": ["n00", "n01", "n02"] for n in range(3)}
+
+
+def test_the_group_forms_without_a_leader_that_is_silent_and_without_who_else_is() -> None:
+    mesh = Mesh(4, mute="n00")
+    for name in ("n01", "n02", "n03"):
+        mesh.fire(name)
+    assert mesh.members() == {f"n{n:02}": ["n01", "n02", "n03"] for n in range(1, 4)}
+    assert mesh.nodes[PeerId("n01")].silent == {"n00"}
+
+
+def test_only_the_leader_or_more_than_may_lie_begin_another_attempt() -> None:
+    node = GroupBuilding(KEY, PeerId("n01"), [PeerId(f"n{n:02}") for n in range(4)], 1 / 3, 10.0, lambda *_: [])
+    node.start(BASE)
+    for sender, attempt in (("n02", 0), ("n02", 1), ("n02", 2)):
+        node.receive(PeerId(sender), attempt, KeysPart(keys=keys_of(sender, attempt), base=BASE))
+        assert node.attempt == 0
+    node.receive(PeerId("n03"), 1, KeysPart(keys=keys_of("n03", 1), base=BASE))
+    assert node.attempt == 1
+    node.receive(PeerId("n00"), 2, KeysPart(keys=keys_of("n00", 2), base=BASE))  # the leader
+    assert node.attempt == 2
+
+
+def test_who_holds_up_an_attempt_is_in_no_other_one_of_the_round() -> None:
+    mesh = Mesh(4, mute="n03")
+    liar = PeerId("n03")
+    for attempt in (0, 1):  # it sends its keys, and nothing else
+        for name in ("n00", "n01", "n02"):
+            part = KeysPart(keys=keys_of(liar, attempt), base=BASE)
+            mesh.take(PeerId(name), mesh.nodes[PeerId(name)].receive(liar, attempt, part))
+        mesh.deliver()
+    assert mesh.members() == {}
+    for name in ("n00", "n01", "n02"):
+        mesh.fire(name, shares=True)
+    assert mesh.members() == {f"n{n:02}": ["n00", "n01", "n02"] for n in range(3)}
+
+
+@pytest.mark.parametrize(("accusers", "is_in"), [(1, True), (2, False)])
+def test_shares_that_some_cannot_use_are_borne_with_as_long_as_the_threshold_holds_them(
+    accusers: int, is_in: bool
+) -> None:
+    """Four members, of which three have to hold a secret: the word of one of them excludes nobody."""
+    names = [PeerId(f"n{n:02}") for n in range(4)]
+    node = GroupBuilding(KEY, names[0], names, 1 / 3, 10.0, lambda *_: [])
+    node.start(BASE)
+    node.done(0, KeysDrawn(keys_of("n00", 0)))
+    for name in names[1:]:
+        node.receive(name, 0, KeysPart(keys=keys_of(name, 0), base=BASE))
+    group = node.group
+    assert group is not None
+    node.done(0, SharesMade(dict.fromkeys(names[1:], "AAAA")))
+    for name in names[1:]:
+        node.done(0, SharesTaken(name))
+    for place, name in enumerate(names[1:]):
+        refused = (names[1],) if 0 < place <= accusers else ()
+        node.receive(name, 0, HeldPart(group=group.id, refused=refused))
+    assert (node.attempt, node.has_begun) == ((0, True) if is_in else (1, False))
+
+
+def test_keys_that_are_none_leave_their_sender_out_and_nobody_else() -> None:
+    mesh = Mesh(4, mute="n03")
+    for name in ("n00", "n01", "n02"):
+        part = KeysPart(keys="none", base=BASE)
+        mesh.take(PeerId(name), mesh.nodes[PeerId(name)].receive(PeerId("n03"), 0, part))
+    mesh.deliver()
+    assert mesh.members() == {f"n{n:02}": ["n00", "n01", "n02"] for n in range(3)}
+
+
+def test_who_is_not_chosen_has_no_vote() -> None:
+    mesh = Mesh(3)
+    names = [PeerId(f"n{n:02}") for n in range(9)]
+    node = GroupBuilding(KEY, names[0], names, 1 / 3, 10.0, lambda *_: [])
+    node.group = mesh.nodes[names[0]].group
+    assert node.quorum == 5
+    node.choose(names[:3])
+    assert node.quorum == 2
