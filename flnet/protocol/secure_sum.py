@@ -116,7 +116,7 @@ class ProposePart(SecurePart):
 
 
 class AcceptPart(SecurePart):
-    """To all: the sender accepts these contributors. They are settled once as many members as the threshold accept."""
+    """To all: the sender accepts these contributors. They are settled once a quorum of the members accepts them."""
 
     kind: Literal["accept"] = "accept"
     group: HexDigest

@@ -71,11 +71,6 @@ class ContributorVote:
         self.settled: Contributors | None = None
 
     @property
-    def has_accepted(self) -> bool:
-        """Whether this node has accepted a set."""
-        return self._accepted is not None
-
-    @property
     def accepted(self) -> AcceptPart | None:
         """The newest acceptance of this node, for who did not hear it."""
         return None if self._accepted is None else self._acceptance(*self._accepted)

@@ -46,7 +46,7 @@ from flnet.protocol.secure_sum import (
 from flnet.protocol.updates import RoundKey
 from flnet.text import text
 
-MOST_ATTEMPTS = 4  # in one round
+LAST_ATTEMPT = 4  # of a round; the first one is 0
 MOST_KEPT = 16  # groups that are not known yet, of which shares are kept
 Say = Callable[[int, PeerId | None, SecurePart], list[Effect]]  # (attempt, to whom or None for all, part)
 FEWER_THAN_TWO = text("a secure sum needs the updates of two nodes, and no other node takes part")
@@ -203,7 +203,7 @@ class GroupBuilding:
 
     def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
         """Take a part of this stage."""
-        if attempt > self.attempt + 2 or attempt > MOST_ATTEMPTS:
+        if attempt > self.attempt + 2 or attempt > LAST_ATTEMPT:
             return []
         match part:
             case KeysPart():
@@ -326,7 +326,7 @@ class GroupBuilding:
 
     def _next_attempt(self) -> list[Effect]:
         self._to(self.attempt + 1)
-        if self.attempt > MOST_ATTEMPTS:
+        if self.attempt > LAST_ATTEMPT:
             self.failure = text("the nodes did not agree on who takes part in the secure sum")
             return [CancelTimer(self.timer)]
         return [*self._wait(), *self._draw()]

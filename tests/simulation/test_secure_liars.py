@@ -28,7 +28,7 @@ from flnet.protocol.secure_sum import (
     SharesPart,
 )
 from flnet.rounds.model import MASKED
-from flnet.rounds.secure_group import MOST_ATTEMPTS
+from flnet.rounds.secure_group import LAST_ATTEMPT
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.hostile_play import HonestSecureLedger
@@ -126,7 +126,7 @@ class BeginsAttempts(Liar):
     """It goes on to the next attempts alone, and says nothing else."""
 
     def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
-        return [(n, to, part) for n in range(MOST_ATTEMPTS + 1)] if isinstance(part, KeysPart) else []
+        return [(n, to, part) for n in range(LAST_ATTEMPT + 1)] if isinstance(part, KeysPart) else []
 
 
 class NamesItself(Liar):
