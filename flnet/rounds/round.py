@@ -90,6 +90,8 @@ class Round(BaseRound):
         is_past: whether it was averaged before a restart of this node, which no longer knows its updates.
     """
 
+    _states_average: Set[Phase] = frozenset({Phase.IDLE})  # phases in which a peer that returns is told of it
+
     gathering: Gathering
 
     def __init__(
@@ -949,8 +951,8 @@ class Round(BaseRound):
         has_next = self._series.openable(self.key) is not None
         return [*effects, self._save(), *([] if has_next else [self.measure()]), told]
 
-    def state_average(self, peer: PeerId) -> list[Effect]:
-        """Tell a peer that this node meets of the average of the round, if the peer has no part in it."""
+    def met(self, peer: PeerId) -> list[Effect]:
+        """Handle a reachable peer: tell it of the average of the round, if it has no part in it."""
         accuracy = self._held.accuracy
         return [] if accuracy is None or not self._is_without(peer) else [self._claim((peer,), accuracy)]
 
@@ -958,7 +960,7 @@ class Round(BaseRound):
         """Whether the round is over here with an average of several nodes, in which a peer has no part."""
         held, record = self._held, self.open_record or self._history.last
         is_common = held.current.contributors >= LEAST_PEERS and held.current.round == self.key.number
-        if self.phase is not Phase.IDLE or not is_common or held.rolled_back or peer in self.gathering.declined:
+        if self.phase not in self._states_average or not is_common or held.rolled_back or peer in self.gathering.declined:
             return False
         return record is None or record.key != self.key or peer not in (*record.contributors, record.taken_from)
 

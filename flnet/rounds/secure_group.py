@@ -44,6 +44,7 @@ from flnet.protocol.secure_sum import (
     TakeShares,
 )
 from flnet.protocol.updates import RoundKey
+from flnet.rounds.peers import GRACE
 from flnet.text import text
 
 LAST_ATTEMPT = 4  # of a round; the first one is 0
@@ -103,15 +104,19 @@ class GroupBuilding:
         part_away: float,
         patience: float,
         say: Say,
+        doubtful: Collection[PeerId] = (),
     ) -> None:
         """Args:
         candidates: the nodes that are expected to train in the round.
         part_away: the part of the members that may vanish.
         patience: seconds for which the leader waits for others, once it has trained.
         say: makes the effects that send a part.
+        doubtful: further nodes, of which nothing came in rounds before: they have GRACE seconds when all others are
+            there, and have no vote before they speak. One machine can bring many names.
         """
         self._key, self._me, self._part_away, self._patience, self._say = key, me, part_away, patience, say
         self._candidates = set(candidates)
+        self._doubtful, self._has_grace = set(doubtful), False
         self._voters = set(candidates)  # all that may have voted in some group of the round
         self._spoke: set[PeerId] = set()
         self.attempt = 0
@@ -130,6 +135,12 @@ class GroupBuilding:
         self._are_out = self._is_waiting = self._has_left = False
         self._held: dict[PeerId, Set[PeerId]] = {}  # by member that is ready: whose shares it lacks
         self.shares_timer = f"secure-shares:{key.number}:{key.initiator}"
+        self.grace_timer = f"secure-grace:{key.number}:{key.initiator}"
+
+    @property
+    def timers(self) -> tuple[str, str, str]:
+        """The names of its timers."""
+        return self.timer, self.shares_timer, self.grace_timer
 
     @property
     def quorum(self) -> int:
@@ -179,8 +190,9 @@ class GroupBuilding:
         if is_refusal and peer not in self._spoke:
             self._voters.discard(peer)
         self._has_left = self._has_left or peer == self._me
+        self._doubtful.discard(peer)
         if peer not in self._candidates:
-            return []
+            return self._go_on() if self.has_started else []
         self._candidates.discard(peer)
         if self.has_begun or not self.has_started:
             return []
@@ -195,9 +207,14 @@ class GroupBuilding:
         if peer not in self._out:
             self._candidates.add(peer)
 
+    def meet(self, peer: PeerId) -> None:
+        """A node that this one could not reach may have voted in another group of the round, until it says otherwise."""
+        self._voters.add(peer)
+
     def choose(self, chosen: Collection[PeerId]) -> list[Effect]:
         """Only these nodes train in the round, which was not known when it opened."""
         self._candidates &= {*chosen}
+        self._doubtful &= {*chosen}
         self._voters &= {*chosen}
         return self._go_on() if self.has_started else []
 
@@ -260,7 +277,7 @@ class GroupBuilding:
         if self.is_member and (self._wanted or not self._are_out):
             return []  # this node could not help to open it
         self.has_begun = True
-        return [CancelTimer(self.timer), CancelTimer(self.shares_timer)]
+        return [CancelTimer(name) for name in self.timers]
 
     def timer_fired(self, name: str) -> list[Effect]:
         """The patience is over: go on without those that did not answer."""
@@ -271,6 +288,9 @@ class GroupBuilding:
             return self._hold()
         if self.has_begun or self.failure or self.left_out or self._has_left or not self.has_started:
             return []
+        self._doubtful = set()
+        if name == self.grace_timer:
+            return self._go_on()
         leader, keys = self._leader, self._keys.get(self.attempt, {}).keys()
         if leader != self._me:  # it is silent, and had twice the time that it would give the others
             self._give_up_on({leader} if self.group else {leader, *(self._candidates - keys - {self._me})})
@@ -367,7 +387,11 @@ class GroupBuilding:
             return []
         effects: list[Effect] = []
         keys = self._keys.get(self.attempt, {})
-        if self._leader == self._me and self._me in keys and self._candidates <= keys.keys():
+        is_complete = self._leader == self._me and self._me in keys and self._candidates <= keys.keys()
+        if is_complete and self._doubtful - keys.keys():
+            effects = [] if self._has_grace else [SetTimer(self.grace_timer, GRACE)]
+            self._has_grace = True
+        elif is_complete:
             members = {peer: keys[peer] for peer in sorted(self._candidates) if keys[peer].base == self._base}
             if len(members) < 2:
                 return []  # others may still come

@@ -60,6 +60,7 @@ class SecureRound(Round):
     """One round whose updates are masked."""
 
     gathering: SecureGathering
+    _states_average = frozenset({Phase.EXCHANGING, Phase.IDLE})  # who returns can hardly open the sum any more
     _own: Update | None = None  # as it was trained, without its parameters; once it is masked, with those
     _reference: Digest | None = None  # of the model that the initiator started the round from
     _is_grouped = False
@@ -82,10 +83,10 @@ class SecureRound(Round):
         settings, peers, held = self._settings, self._parts.peers, self._held
         gathering, rule = super()._new_gathering(expected, chosen), settings.secure
         assert isinstance(gathering, SecureGathering) and rule is not None
-        # Names that never send anything, of which anybody can invent many, are neither waited for nor counted.
-        candidates = gathering.expected - peers.updates.silent(peers.here)
-        patience, send = settings.waits.average, self._send_part
-        gathering.sum = SecureSum(self.key, settings.my_id, candidates, rule.part_away, patience, send)
+        # Names that never send anything, of which anybody can invent many, are hardly waited for, and not counted.
+        doubtful = gathering.expected & peers.updates.silent(peers.here)
+        told = (gathering.expected - doubtful, rule.part_away, settings.waits.average, self._send_part, doubtful)
+        gathering.sum = SecureSum(self.key, settings.my_id, *told)
         gathering.form = lambda: held.masked_form(rule.bits)
         if held.model is not None and held.digest is not None:
             gathering.sum.refer_to(held.digest, held.current.shared)
@@ -160,10 +161,18 @@ class SecureRound(Round):
 
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Send a peer that was not reachable the messages of the round that it may have missed."""
-        if self.is_past:
-            return super().say_again(peer)
+        again = super().say_again(peer)
+        if self.is_past or self._is_without(peer):
+            return again
         self._again_in = AGAIN
-        return [*super().say_again(peer), *self._not_sent(peer)]
+        return [*again, *self._not_sent(peer)]
+
+    def met(self, peer: PeerId) -> list[Effect]:
+        """Handle a reachable peer; one that was in rounds before may be in another group of this one."""
+        is_known = self._peers.updates.has_spoken(peer) and not self._peers.updates.silent((peer,))
+        if is_known and (self.chosen is None or peer in self.chosen):
+            self.sum.building.meet(peer)
+        return super().met(peer)
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
         """Stop the work of the round, and forget its secrets."""

@@ -68,16 +68,18 @@ class SecureSum:
         part_away: float,
         patience: float,
         send: Callable[[Collection[PeerId] | None, int, SecurePart], list[Effect]],
+        doubtful: Collection[PeerId] = (),
     ) -> None:
         """Args:
         candidates: the nodes that are expected to train.
         part_away: the part of the members that may vanish.
         patience: seconds for which others are waited for in each of the two stages.
         send: makes the effects that send a part of an attempt to these nodes, or to all.
+        doubtful: further nodes that are expected to train, of which nothing came in rounds before.
         """
         self.key, self.is_asked = key, False
         self._me, self._patience, self._send = me, patience, send
-        self.building = GroupBuilding(key, me, candidates, part_away, patience / 2, self._say)
+        self.building = GroupBuilding(key, me, candidates, part_away, patience / 2, self._say, doubtful)
         self.vote_timer = f"secure-vote:{key.number}:{key.initiator}"
         self.open_timer = f"secure-sum:{key.number}:{key.initiator}"
         self._said: dict[tuple[PeerId | None, str], tuple[int, SecurePart]] = {}  # the newest of each kind
@@ -97,7 +99,7 @@ class SecureSum:
     @property
     def timers(self) -> tuple[str, ...]:
         """The names of its timers."""
-        return self.building.timer, self.building.shares_timer, self.vote_timer, self.open_timer
+        return *self.building.timers, self.vote_timer, self.open_timer
 
     @property
     def group(self) -> Group | None:
@@ -200,7 +202,7 @@ class SecureSum:
 
     def timer_fired(self, name: str) -> list[Effect]:
         """One of the timers fired."""
-        if name in (self.building.timer, self.building.shares_timer):
+        if name in self.building.timers:
             return [*self.building.timer_fired(name), *self._go_on()]
         if self.settled is not None and name == self.vote_timer:
             return []

@@ -23,7 +23,8 @@ from flnet.protocol.secure_sum import (
     TakeShares,
 )
 from flnet.protocol.updates import RoundKey
-from flnet.rounds.secure_group import GroupBuilding
+from flnet.rounds.peers import GRACE
+from flnet.rounds.secure_group import Group, GroupBuilding
 
 KEY, BASE = RoundKey(3, PeerId("n00")), Digest("0" * 64)
 
@@ -154,6 +155,35 @@ def test_keys_that_are_none_leave_their_sender_out_and_nobody_else() -> None:
         mesh.take(PeerId(name), mesh.nodes[PeerId(name)].receive(PeerId("n03"), 0, part))
     mesh.deliver()
     assert mesh.members() == {f"n{n:02}": ["n00", "n01", "n02"] for n in range(3)}
+
+
+@pytest.mark.parametrize("is_in_time", [True, False])
+def test_who_said_nothing_in_rounds_before_has_a_little_time_and_no_vote_until_it_speaks(is_in_time: bool) -> None:
+    names = [PeerId(f"n{n:02}") for n in range(9)]
+    node = GroupBuilding(KEY, names[0], names[:2], 1 / 3, 10.0, lambda *_: [], doubtful=names[2:])
+    node.start(BASE)
+    node.done(0, KeysDrawn(keys_of("n00", 0)))
+    effects = node.receive(names[1], 0, KeysPart(keys=keys_of("n01", 0), base=BASE))
+    assert effects == [SetTimer(node.grace_timer, GRACE)]
+    if is_in_time:
+        assert node.receive(names[2], 0, KeysPart(keys=keys_of("n02", 0), base=BASE)) == []
+    assert node.group is None
+    node.timer_fired(node.grace_timer)
+    assert node.group is not None
+    assert sorted(node.group.members) == names[: 3 if is_in_time else 2]
+    assert node.quorum == 2
+
+
+def test_a_node_that_is_met_in_the_round_has_a_vote_until_it_says_that_it_has_no_part_in_it() -> None:
+    names = [PeerId(f"n{n:02}") for n in range(5)]
+    node = GroupBuilding(KEY, names[0], names[:2], 1 / 3, 10.0, lambda *_: [])
+    node.group = Group(KEY, 0, names[0], BASE, dict.fromkeys(names[:2], "keys"), 2)
+    for name in names[2:]:  # of a part of the mesh that could not be reached: it may have a group of its own
+        node.meet(name)
+    assert node.quorum == 3
+    node.leave(names[2], is_refusal=True)
+    node.leave(names[3], is_refusal=True)
+    assert node.quorum == 2
 
 
 def test_who_is_not_chosen_has_no_vote() -> None:
