@@ -31,8 +31,9 @@ from flnet.trainer import (
 )
 
 from ._dense import Adam
+from ._descent import Proximal
 from ._domains import SIDE, Domain, info_of, load_domain
-from ._torch import CPU, Proximal, Steps, chosen_device, digest, shuffled
+from ._torch import CPU, Steps, chosen_device, digest, shuffled
 
 DATA_READER = "_domains:load_domain"  # which needs no framework
 LABEL = text("Digits of unlike domains")

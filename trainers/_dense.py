@@ -11,9 +11,8 @@ from torch import Tensor
 
 from flnet.trainer import Array, Fit, Task
 
-from ._torch import Proximal, Steps, shuffled
-
-BETAS, EPSILON = (0.9, 0.999), 1e-7  # of Adam
+from ._descent import BETAS, EPSILON, Proximal
+from ._torch import Steps, shuffled
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,7 @@ from flnet.security.noise import system_noise
 from flnet.trainer import Optimiser, RowPrivacy, Task
 
 from ._batches import Drawn
-from ._dense import BETAS, EPSILON
-from ._torch import MOMENTUM, Proximal
+from ._descent import BETAS, EPSILON, MOMENTUM, Proximal
 
 PIECE = 2**23  # numbers in the gradients of the rows that are in memory at once: 32 MB
 

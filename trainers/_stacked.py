@@ -19,7 +19,8 @@ from torch import Tensor
 
 from flnet.trainer import Array
 
-from ._dense import BETAS, EPSILON, Learner, Learnt, train
+from ._dense import Learner, Learnt, train
+from ._descent import BETAS, EPSILON
 from ._torch import shuffled
 
 NUMBERS_AT_ONCE = 400_000  # parameters of the networks of one stack: so many, with moments, stay in the cache

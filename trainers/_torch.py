@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Generic, TypeVar
 
@@ -14,9 +14,9 @@ from flnet.text import text
 from flnet.trainer import Array, Fit, NoisySteps, Optimiser, RowPrivacy, Task, TrainerError
 
 from ._batches import Batches, Drawn
+from ._descent import MOMENTUM, Proximal
 
 CPU = torch.device("cpu")
-MOMENTUM = 0.9
 B = TypeVar("B")  # what a batch is told by: its row numbers
 
 
@@ -69,26 +69,6 @@ def descend(
     """
     for (name, tensor), gradient in zip(params.items(), gradients, strict=True):
         tensor.sub_(speed[name].mul_(MOMENTUM).add_(gradient), alpha=rate)
-
-
-class Proximal:
-    """The term mu (w - w at the start) of FedProx (Li et al. 2020, section 3.2), added to gradients."""
-
-    def __init__(self, params: Iterable[Tensor], mu: float) -> None:
-        """Args:
-        params: as they are at the start.
-        mu: 0 for no such term.
-        """
-        self._mu = mu
-        self._start = [param.detach().clone() for param in params] if mu else []
-
-    @torch.no_grad()
-    def __call__(self, params: Iterable[Tensor], gradients: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-        """The gradients with it; without such a term they themselves."""
-        if not self._mu:
-            return gradients
-        triples = zip(params, self._start, gradients, strict=True)
-        return tuple(gradient + self._mu * (param - start) for param, start, gradient in triples)
 
 
 class Steps(Generic[B]):

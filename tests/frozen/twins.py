@@ -9,8 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from jinja2.bccache import Bucket, BytecodeCache
-
 from flnet.errors import InputRefused
 from flnet.settings import load_settings
 from flnet.text import joined, text
@@ -24,6 +22,7 @@ from tests.web.page.test_keys import KeyNode
 from tests.web.page.test_predict import PNG, multipart
 from tests.web.page.test_weights import TOO_FAR
 from tests.web.page.test_weights import measured as gains
+from tests.web.templates import TEMPLATES
 from tests.web.trusting import FRIEND, STRANGER, THIRD, PinnedNode
 from tests.web.view_nodes import DIGITS, NEW, OLD, TABLE, ViewNode, with_two_models
 
@@ -89,27 +88,10 @@ EVENTS = (
 )
 
 
-class Compiled(BytecodeCache):
-    """Templates that the app of one twin compiled, for those of all others."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        if bucket.key in self._kept:
-            bucket.bytecode_from_string(self._kept[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self._kept[bucket.key] = bucket.bytecode_to_string()
-
-
-COMPILED = Compiled()
-
-
 def client_of(node: FakeNode, settings: Any = SETTINGS, token: OperatorToken | None = None) -> Any:
     """What a browser is to the node's app."""
     app = create_app(node, settings, token) if token is not None else create_app(node, settings)
-    app.jinja_env.bytecode_cache = COMPILED
+    app.jinja_env.bytecode_cache = TEMPLATES
     return app.test_client()
 
 

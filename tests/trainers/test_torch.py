@@ -12,7 +12,8 @@ torch = pytest.importorskip("torch", reason="needs PyTorch: pip install flnet[to
 
 from flnet.errors import TrainerError  # noqa: E402
 from flnet.trainer import TrainerSettings  # noqa: E402
-from trainers._torch import Proximal, chosen_device, descend, digest  # noqa: E402
+from trainers._descent import Proximal  # noqa: E402
+from trainers._torch import chosen_device, descend, digest  # noqa: E402
 from trainers.MNIST import make_trainer  # noqa: E402
 
 

@@ -9,8 +9,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, TypeAlias
 
 import pytest
-from jinja2 import BytecodeCache
-from jinja2.bccache import Bucket
 from quart import Quart
 from quart.typing import TestClientProtocol
 
@@ -18,28 +16,14 @@ from flnet.settings import Settings, load_settings
 from flnet.web.app import NodeApp, create_app
 from flnet.web.server import serve
 from tests.web.fake_node import FakeNode
+from tests.web.templates import TEMPLATES
 
 SETTINGS = load_settings({}, {})
 Client: TypeAlias = TestClientProtocol  # by another name, because pytest collects what is called Test...
 Running: TypeAlias = Callable[[], AbstractAsyncContextManager[int]]
 
 
-class CompiledOnce(BytecodeCache):
-    """Keeps templates of apps that are gone: compiling them anew was most of what tests of pages took."""
-
-    def __init__(self) -> None:
-        self._kept: dict[str, bytes] = {}
-
-    def load_bytecode(self, bucket: Bucket) -> None:
-        """A template that has changed is not taken from what is kept."""
-        if bucket.key in self._kept:
-            bucket.bytecode_from_string(self._kept[bucket.key])
-
-    def dump_bytecode(self, bucket: Bucket) -> None:
-        self._kept[bucket.key] = bucket.bytecode_to_string()
-
-
-NodeApp.jinja_options = {"bytecode_cache": CompiledOnce()}
+NodeApp.jinja_options = {"bytecode_cache": TEMPLATES}
 
 
 @pytest.fixture
