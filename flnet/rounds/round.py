@@ -956,11 +956,17 @@ class Round(BaseRound):
         accuracy = self._held.accuracy
         return [] if accuracy is None or not self._is_without(peer) else [self._claim((peer,), accuracy)]
 
+    @property
+    def _has_common(self) -> bool:
+        """Whether the round is over here with an average of several nodes."""
+        held, is_over = self._held, self.phase in self._states_average
+        is_common = held.current.contributors >= LEAST_PEERS and held.current.round == self.key.number
+        return is_over and is_common and not held.rolled_back
+
     def _is_without(self, peer: PeerId) -> bool:
         """Whether the round is over here with an average of several nodes, in which a peer has no part."""
-        held, record = self._held, self.open_record or self._history.last
-        is_common = held.current.contributors >= LEAST_PEERS and held.current.round == self.key.number
-        if self.phase not in self._states_average or not is_common or held.rolled_back or peer in self.gathering.declined:
+        record = self.open_record or self._history.last
+        if not self._has_common or peer in self.gathering.declined:
             return False
         return record is None or record.key != self.key or peer not in (*record.contributors, record.taken_from)
 

@@ -168,11 +168,15 @@ class SecureRound(Round):
         return [*again, *self._not_sent(peer)]
 
     def met(self, peer: PeerId) -> list[Effect]:
-        """Handle a reachable peer; one that was in rounds before may be in another group of this one."""
+        """Handle a reachable peer; one that was in rounds before may be in another group of this one.
+
+        Who is in the sum is told of the average, too: it may have lost its memory, and could not open the sum again.
+        """
         is_known = self._peers.updates.has_spoken(peer) and not self._peers.updates.silent((peer,))
         if is_known and (self.chosen is None or peer in self.chosen):
             self.sum.building.meet(peer)
-        return super().met(peer)
+        accuracy = self._held.accuracy
+        return [] if accuracy is None or not self._has_common else [self._claim((peer,), accuracy)]
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
         """Stop the work of the round, and forget its secrets."""

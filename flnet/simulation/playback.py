@@ -102,7 +102,7 @@ def check_closed_by_all(cluster: Cluster, number: int, *, was_disturbed: bool = 
             continue  # the ledger has checked it
         averaging = node.job.round.gathering if node.job.round else None
         reasons = averaging.declined if averaging is not None else {}
-        excuses = ("could not be fetched", *(("the secure sum",) if was_disturbed else ()))
+        excuses = ("could not be fetched", *(("secure sum",) if was_disturbed else ()))
         named = {name for name, why in reasons.items() if any(words in why for words in excuses)}
         named |= {name for name in names if f"{name}: {LATE}" in record.outcome}
         chosen = names if record.chosen is None else names & set(record.chosen)
