@@ -66,6 +66,7 @@ class SecureRound(Round):
     _is_grouped = False
     _downloads: Mapping[str, ParamsDownload] = MappingProxyType({})
     _unheard: Set[PeerId] = frozenset()  # whom a part of the conversation did not reach
+    _tries_again = False  # when the timer for that fires
     _again_in = AGAIN
 
     @property
@@ -381,7 +382,7 @@ class SecureRound(Round):
             wanted[group.base] = None
         effects: list[Effect] = []
         for digest in wanted.keys() - self._downloads.keys():
-            sources = group.members.keys() & self._peers.here
+            sources = self._peers.here  # who only listens has them, too
             timer, patience = f"masked:{digest[:16]}", self._settings.waits.average / 2
             me, tell = self._settings.my_id, self._fetching_masked
             download = ParamsDownload(self.key, Digest(digest), timer, me, sources, patience, tell, wanted[digest])
@@ -404,6 +405,8 @@ class SecureRound(Round):
                 effects += self.sum.replace(update, digest)
         if self.sum.lacks_reference and group.base in came:
             effects += self.sum.refer_to(Digest(group.base), came[group.base])
+        if any(download.failure is not None for download in self._downloads.values()):
+            effects += self._try_again()
         return [*effects, *super().receive(event)]
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
@@ -449,9 +452,15 @@ class SecureRound(Round):
 
     def _not_sent(self, peer: PeerId) -> list[Effect]:
         """A part did not reach a peer: repeat it soon. The whole mesh may be waiting for this node's share."""
-        is_waiting = bool(self._unheard)
         self._unheard |= {peer}
-        return [] if is_waiting else [SetTimer(self._again_timer, self._again_in)]
+        return self._try_again()
+
+    def _try_again(self) -> list[Effect]:
+        """Say again soon what did not arrive, and ask again for what could not be fetched."""
+        if self._tries_again:
+            return []
+        self._tries_again = True
+        return [SetTimer(self._again_timer, self._again_in)]
 
     def left_by(self, peer: PeerId, why: str) -> list[Effect]:
         """A peer is in another round, and does not join the sum of this one: nobody waits for it.
@@ -463,7 +472,8 @@ class SecureRound(Round):
         return self._advanced(self.gathering.receive(DeclineReceived(peer, self.key, why)))
 
     def _send_again(self) -> list[Effect]:
-        peers, self._unheard = self._unheard & self._peers.here, frozenset()
+        peers, self._unheard, self._tries_again = self._unheard & self._peers.here, frozenset(), False
+        self._downloads = {d: download for d, download in self._downloads.items() if download.failure is None}
         self._again_in = min(2 * self._again_in, MOST_AGAIN)
         return [effect for peer in sorted(peers) for effect in self.sum.say_again(peer)]
 
