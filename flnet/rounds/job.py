@@ -581,8 +581,6 @@ class Job(BaseJob[Round]):
         if self.round is not None and key == self.round.key:
             return self.round.update_received(event)
         self._must_beat(key)
-        if self._is_forgotten(key):
-            return []
         self.inbox.put(event.update.peer, event)
         followed = self._follow(event.update.peer, event)
         return [self.save(kept_update(event)), *followed]
@@ -610,18 +608,12 @@ class Job(BaseJob[Round]):
             self._must_beat(event.key)
         if self.key is not None and not event.key.beats(self.key):
             return []
-        if self._is_forgotten(event.key):
-            return []
         self.inbox.put_part(event)
         if is_loading:
             return []
         why = text("it is in round {number}", event.key.number)
         left = self.round.left_by(event.peer, why) if isinstance(self.round, SecureRound) else []
         return [*left, *self._follow(event.peer, event)]
-
-    def _is_forgotten(self, key: RoundKey) -> bool:
-        """Whether this node began a round in which it is not: it has lost its memory, and the secrets of the sum."""
-        return self.settings.secure is not None and key.initiator == self.settings.my_id
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part; for a newer round it is kept until that round opens here."""
