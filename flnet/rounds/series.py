@@ -67,6 +67,7 @@ class Opening:
         choice: of who trains, as the start, or an update, says it.
         run: of the initiator's node, in which it started the round, as the start says it.
         why: why a schedule starts it here; empty if none does.
+        is_told: whether a node that takes part in it tells of it, which may not be its initiator.
     """
 
     key: RoundKey
@@ -78,13 +79,19 @@ class Opening:
     choice: ChoiceMessage | None = None
     run: str | None = None
     why: str = ""
+    is_told: bool = False
 
     @classmethod
     def told_by(cls, sign: Sign) -> Opening:
         """An opening of which only the message of a node that takes part in it tells."""
         if isinstance(sign, SecurePartReceived):
-            return cls(sign.key, heard_start=False)
-        return cls(sign.update.key, heard_start=False, choice=sign.choice, run=sign.run)
+            return cls(sign.key, heard_start=False, is_told=True)
+        return cls(sign.update.key, heard_start=False, choice=sign.choice, run=sign.run, is_told=True)
+
+    def joined(self, other: Opening) -> Opening:
+        """What two openings of the same round say together."""
+        first, second = (self, other) if self.heard_start and not other.heard_start else (other, self)
+        return replace(first, choice=first.choice or second.choice, is_told=self.is_told or other.is_told)
 
     def started_by(self, me: PeerId) -> bool:
         """Whether this node is the initiator."""
@@ -302,23 +309,26 @@ class Series:
         """
         if self.paused and opening.started_by(self._settings.my_id):
             return
-        waiting = [one for one in (self.pending, self._newest, opening) if one is not None]
+        waiting: dict[RoundKey, Opening] = {}
+        for one in (self.pending, self._newest, opening):
+            if one is not None:
+                waiting[one.key] = waiting[one.key].joined(one) if one.key in waiting else one
         kept: dict[int, Opening] = {}
-        for one in [one for one in waiting if self._leads(one)] or waiting:
+        for one in [one for one in waiting.values() if self._leads(one)] or waiting.values():
             other = kept.get(one.key.number)
-            if other is None or one.key.beats(other.key) or (one.key == other.key and one.heard_start):
+            if other is None or one.key.beats(other.key):
                 kept[one.key.number] = one
         self.pending = kept[min(kept)]
         self._newest = kept[max(kept)] if len(kept) > 1 else None
 
     def _may_open(self, opening: Opening, current: RoundKey | None) -> bool:
-        """Whether a round may open now; always if an update tells of it that is of the number of the current one."""
-        is_told = opening.start is None and current is not None and opening.key.number == current.number
-        return is_told or self.preemption.allows(opening.key, current)
+        """Whether a round may open now; always if a node tells of it that is in it, and it has the current number."""
+        is_of_this = current is not None and opening.key.number == current.number
+        return (opening.is_told and is_of_this) or self.preemption.allows(opening.key, current)
 
     def _leads(self, opening: Opening) -> bool:
         """Whether this node follows a start; an update says that its sender is in the round."""
-        return opening.start is None or not self.preemption.leads_astray(opening.key.initiator)
+        return opening.is_told or not self.preemption.leads_astray(opening.key.initiator)
 
     def drop(self, opening: Opening) -> None:
         """A round opens, or is over: it waits no longer, nor does one with a smaller number."""
@@ -328,7 +338,8 @@ class Series:
     def lost(self, peer: PeerId) -> None:
         """A peer is gone: the round that it started and that waits here is one of others only if these tell of it."""
         for opening in (self._newest, self.pending):
-            if opening is not None and opening.start is not None and opening.start.peer == peer:
+            is_its = opening is not None and opening.start is not None and opening.start.peer == peer
+            if opening is not None and is_its and not opening.is_told:
                 self._drop_one(opening)
 
     def _drop_one(self, opening: Opening) -> None:

@@ -508,6 +508,16 @@ def test_its_start_of_a_round_does_not_replace_that_of_another_but_the_update_of
     assert bench.job.key == key(4, "a")
 
 
+def test_the_start_that_waited_is_used_once_peers_tell_that_they_are_in_its_round() -> None:
+    """Else a node would take part in it without knowing from which model, and who is chosen to train."""
+    bench = led_astray()
+    bench.hear(asked("a", 4))
+    bench.hear(came("c", 4, "a"))
+    assert bench.phase is Phase.IDLE
+    bench.hear(came("d", 4, "a"))
+    assert (bench.phase, bench.job.key) == (Phase.TRAINING, key(4, "a"))
+
+
 def test_it_is_followed_again_once_an_update_of_its_own_was_averaged() -> None:
     bench = led_astray()
     bench.hear(asked("c", 4))
