@@ -160,7 +160,7 @@ class SecureSums:
             case RevealShares(contributors):
                 given = own.reveal(contributors)
                 return SharesRevealed({PeerId(peer): _text(revealed.share) for peer, revealed in given.items()})
-        return StepFailed("unknown")
+        raise AssertionError(effect.request)  # drawing and forgetting secrets are done before
 
     def _unusable(self, members: Mapping[PeerId, str]) -> frozenset[PeerId]:
         """The members whose keys are none, or are those of a member whose keys came before."""

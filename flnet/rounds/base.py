@@ -64,7 +64,6 @@ from flnet.rounds.model import MASKED, HeldModel, Model
 from flnet.rounds.peers import Peers
 from flnet.rounds.privacy_budget import PrivacyBudget, read_accounts
 from flnet.rounds.schedule import Arrivals, Arrived
-from flnet.rounds.secure_gathering import SecureGathering
 from flnet.rounds.series import Inbox, OwnSchedule, Series, read_request
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.rounds.staleness import Staleness
@@ -104,15 +103,22 @@ class Parts:
     save: Callable[..., Save]
 
     def gathering(
-        self, key: RoundKey, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None
+        self,
+        key: RoundKey,
+        expected: Collection[PeerId],
+        chosen: Collection[PeerId] | None = None,
+        kind: Callable[..., Gathering] = Gathering,
     ) -> Gathering:
-        """Gather the updates of a round from these peers, those of them that are chosen."""
+        """Gather the updates of a round from these peers, those of them that are chosen.
+
+        Args:
+            kind: what makes the gathering.
+        """
         settings, peers = self.settings, self.peers
         waits, hyper = settings.waits, settings.round_hyper
         model, room = self.held.model, None
         if settings.folds and model is not None:
             room = max(1, HOLD_BYTES // max(1, model.shared.nbytes))
-        kind = SecureGathering if settings.secure else Gathering
         return kind(
             key,
             settings.my_id,

@@ -469,7 +469,7 @@ class Job(BaseJob[Round]):
         common = self._missed
         assert common is not None
         key = common.key
-        if self.round is not None and self.round.was_in_vain(common):
+        if self.round is not None and self.round.nobody_joined(common):
             self.series.restart_round()
             self.series.stopping.begin_later(key.number + 1)
         if self.round is not None and key.number == self.number:

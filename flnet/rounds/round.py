@@ -889,7 +889,7 @@ class Round(BaseRound):
         last = self._history.last
         return self.phase is Phase.IDLE and last is not None and last.key == self.key and last.digest is None
 
-    def was_in_vain(self, common: CommonAverage) -> bool:
+    def nobody_joined(self, common: CommonAverage) -> bool:
         """Whether a person asked for this round here, and nobody joined it, because the others have that average."""
         me = self._settings.my_id
         is_asked = self.key.initiator == me and self.phase in GATHERING and not self.record.why

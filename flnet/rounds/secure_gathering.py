@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from flnet.params.params import PeerId, Schema
 from flnet.protocol.effects import Average, Effect, Fetch
@@ -23,9 +24,13 @@ class SecureGathering(Gathering):
         form: makes the form of a masked update.
     """
 
-    sum: SecureSum
-    form: Callable[[], Schema]
-    _set_aside: dict[PeerId, UpdateReceived | UpdateOffered] | None = None
+    def __init__(self, sum: SecureSum, form: Callable[[], Schema], *args: Any, **more: Any) -> None:
+        """Args:
+        args, more: those of a `Gathering`.
+        """
+        super().__init__(*args, **more)
+        self.sum, self.form = sum, form
+        self._set_aside: dict[PeerId, UpdateReceived | UpdateOffered] = {}
 
     def receive(self, event: Event) -> list[Effect]:
         """Handle a masked update or the offer of one, the end of a download, a refusal, or the loss of a peer.
@@ -39,7 +44,7 @@ class SecureGathering(Gathering):
             return super().receive(event)
         update, group = event.update, self.sum.group
         if group is None or update.group != group.id:
-            self._set_aside = {**(self._set_aside or {}), update.peer: event}
+            self._set_aside[update.peer] = event
             return []
         if self.closed is None:
             return super().receive(event)
@@ -48,11 +53,11 @@ class SecureGathering(Gathering):
 
     def was_sent_for(self, group: str) -> bool:
         """Whether an update came that is masked for this group, so that its sum has begun."""
-        return any(event.update.group == group for event in (self._set_aside or {}).values())
+        return any(event.update.group == group for event in self._set_aside.values())
 
     def take_set_aside(self) -> list[Effect]:
         """The group is known: take what came for it before."""
-        aside, self._set_aside = self._set_aside or {}, None
+        aside, self._set_aside = self._set_aside, {}
         return [effect for event in aside.values() for effect in self.receive(event)]
 
     def close(self, why: Closing) -> list[Effect]:

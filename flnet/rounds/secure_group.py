@@ -21,9 +21,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flnet.algorithms.secure_sum import threshold
 from flnet.params.params import Digest, PeerId
@@ -84,12 +84,38 @@ def digest_of(keys: str) -> str:
     return hashlib.sha256(keys.encode()).hexdigest()
 
 
+@dataclass
+class Attempt:
+    """What this node knows of one attempt.
+
+    Attributes:
+        keys: that have come, by node.
+        named: by whom the members were named, and how.
+        early_shares: that came before the group was known, by group and sender.
+        group: once its members are named and all their keys are here.
+        are_out: whether this node's own shares are sent.
+        wanted: members whose shares are not here.
+        came: members whose shares are here, or being decrypted.
+        lacking: members whose shares are not waited for any more, or cannot be used.
+        ready: members that hold what they wait for, each with those whose shares it lacks.
+    """
+
+    keys: dict[PeerId, KeysPart] = field(default_factory=dict)
+    named: tuple[PeerId, MembersPart] | None = None
+    early_shares: dict[str, dict[PeerId, str]] = field(default_factory=dict)
+    group: Group | None = None
+    are_out: bool = False
+    wanted: set[PeerId] = field(default_factory=set)
+    came: set[PeerId] = field(default_factory=set)
+    lacking: set[PeerId] = field(default_factory=set)
+    ready: dict[PeerId, Set[PeerId]] = field(default_factory=dict)
+
+
 class GroupBuilding:
     """Builds the group of one round, attempt after attempt.
 
     Attributes:
         attempt: number of the current attempt.
-        group: of the current attempt, once the leader has named it and all keys are here.
         has_begun: whether masked updates may be sent.
         left_out: why this node is not in the group; empty while it may be.
         failure: why there will be no group; empty while there may be one.
@@ -120,22 +146,24 @@ class GroupBuilding:
         self._voters = set(candidates)  # all that may have voted in some group of the round
         self._spoke: set[PeerId] = set()
         self.attempt = 0
-        self.group: Group | None = None
+        self._attempts: defaultdict[int, Attempt] = defaultdict(Attempt)
         self.has_begun, self.left_out, self.failure = False, "", ""
         self.silent: set[PeerId] = set()
         self.timer = f"secure-group:{key.number}:{key.initiator}"
         self._base: Digest | None = None
-        self._keys: dict[int, dict[PeerId, KeysPart]] = {}
-        self._named: dict[int, tuple[PeerId, MembersPart]] = {}
-        self._shares: dict[tuple[int, str], dict[PeerId, str]] = {}  # that came before the group was known
-        self._wanted: set[PeerId] = set()  # whose shares are not here
-        self._lacking: set[PeerId] = set()  # whose shares are not waited for any more, or cannot be used
         self._out: set[PeerId] = set()  # who held up an attempt
-        self._came: set[PeerId] = set()  # whose shares are here, or being decrypted
-        self._are_out = self._is_waiting = self._has_left = False
-        self._held: dict[PeerId, Set[PeerId]] = {}  # by member that is ready: whose shares it lacks
+        self._is_waiting = self._has_left = False
         self.shares_timer = f"secure-shares:{key.number}:{key.initiator}"
         self.grace_timer = f"secure-grace:{key.number}:{key.initiator}"
+
+    @property
+    def _now(self) -> Attempt:
+        return self._attempts[self.attempt]
+
+    @property
+    def group(self) -> Group | None:
+        """The group of the current attempt, once the leader has named it and all keys are here."""
+        return self._now.group
 
     @property
     def timers(self) -> tuple[str, str, str]:
@@ -226,12 +254,14 @@ class GroupBuilding:
             case KeysPart():
                 return self._take_keys(sender, attempt, part)
             case MembersPart():
-                if attempt >= self.attempt and (attempt not in self._named or self._ranks_before(sender, attempt)):
-                    self._named[attempt] = sender, part
+                if attempt >= self.attempt and self._ranks_first(sender, attempt):
+                    self._attempts[attempt].named = sender, part
                 return self._go_on()
             case SharesPart(group=group, shares=shares):
-                if (attempt, group) in self._shares or len(self._shares) < MOST_KEPT:
-                    self._shares.setdefault((attempt, group), {}).setdefault(sender, shares)
+                early = self._attempts[attempt].early_shares
+                kept = sum(len(one.early_shares) for one in self._attempts.values())
+                if group in early or kept < MOST_KEPT:
+                    early.setdefault(group, {}).setdefault(sender, shares)
                 return self._take_shares()
             case HeldPart() if self.group is not None and part.group == self.group.id:
                 return self._note_held(sender, part)
@@ -247,11 +277,11 @@ class GroupBuilding:
             case KeysDrawn(keys):
                 assert self._base is not None
                 part = KeysPart(keys=keys, base=self._base)
-                self._keys.setdefault(attempt, {})[self._me] = part
+                self._now.keys[self._me] = part
                 return [*self._say(attempt, None, part), *self._go_on()]
             case SharesMade(shares):
                 assert self.group is not None
-                self._are_out = True
+                self._now.are_out = True
                 group = self.group.id
                 sent = [
                     effect
@@ -261,8 +291,8 @@ class GroupBuilding:
                 timer = SetTimer(self.shares_timer, self._patience / 2)
                 return [timer, *sent, *self._take_shares(), *self._hold()]
             case SharesTaken(sender, why):
-                self._wanted.discard(sender)
-                self._lacking |= {sender} if why else set()
+                self._now.wanted.discard(sender)
+                self._now.lacking |= {sender} if why else set()
                 return self._hold()
             case StepFailed(_, peers) if peers:
                 return self._refuse_keys(peers)
@@ -274,7 +304,7 @@ class GroupBuilding:
         """The sum of a group begins, as its leader or a masked update says."""
         if self.group is None or group != self.group.id or self.has_begun:
             return []
-        if self.is_member and (self._wanted or not self._are_out):
+        if self.is_member and (self._now.wanted or not self._now.are_out):
             return []  # this node could not help to open it
         self.has_begun = True
         return [CancelTimer(name) for name in self.timers]
@@ -282,27 +312,29 @@ class GroupBuilding:
     def timer_fired(self, name: str) -> list[Effect]:
         """The patience is over: go on without those that did not answer."""
         if name == self.shares_timer:
-            if self.has_begun or self._has_left or not (self._are_out and self._wanted):
+            now = self._now
+            if self.has_begun or self._has_left or not (now.are_out and now.wanted):
                 return []
-            self._lacking, self._wanted = self._lacking | self._wanted, set()
+            now.lacking, now.wanted = now.lacking | now.wanted, set()
             return self._hold()
         if self.has_begun or self.failure or self.left_out or self._has_left or not self.has_started:
             return []
         self._doubtful = set()
         if name == self.grace_timer:
             return self._go_on()
-        leader, keys = self._leader, self._keys.get(self.attempt, {}).keys()
+        leader, now = self._leader, self._now
+        keys = now.keys.keys()
         if leader != self._me:  # it is silent, and had twice the time that it would give the others
             self._give_up_on({leader} if self.group else {leader, *(self._candidates - keys - {self._me})})
             return self._next_attempt() if self._leader == self._me else [*self._wait(), *self._follow()]
         if self.group is None:
             self._give_up_on(self._candidates - keys)
             effects = self._go_on()
-            if self.attempt in self._named and self._named[self.attempt][0] == self._me:
+            if now.named is not None and now.named[0] == self._me:
                 return [*self._wait(), *effects]
             self.failure = FEWER_THAN_TWO
             return []
-        self._leave_out(self.group.members.keys() - self._held.keys() - {self._me})
+        self._leave_out(self.group.members.keys() - now.ready.keys() - {self._me})
         return self._next_attempt()
 
     def _give_up_on(self, peers: Collection[PeerId]) -> None:
@@ -319,8 +351,7 @@ class GroupBuilding:
         self._leave_out(peers)
         if self._leader == self._me:
             return self._next_attempt()
-        self._named.pop(self.attempt, None)
-        self.group = None
+        self._now.named = self._now.group = None
         return []
 
     # --- steps
@@ -332,8 +363,12 @@ class GroupBuilding:
             return initiator
         return min(self._candidates, default=self._me)
 
-    def _ranks_before(self, sender: PeerId, attempt: int) -> bool:
-        before = self._named[attempt][0]
+    def _ranks_first(self, sender: PeerId, attempt: int) -> bool:
+        """Whether nobody else has named the members of an attempt who comes before this sender."""
+        named = self._attempts[attempt].named
+        if named is None:
+            return True
+        before = named[0]
         return before != self._key.initiator and (sender == self._key.initiator or sender < before)
 
     def _wait(self) -> list[Effect]:
@@ -345,16 +380,11 @@ class GroupBuilding:
         return [SecureStep(self._key, self.attempt, DrawKeys())]
 
     def _next_attempt(self) -> list[Effect]:
-        self._to(self.attempt + 1)
+        self.attempt += 1
         if self.attempt > LAST_ATTEMPT:
             self.failure = text("the nodes did not agree on who takes part in the secure sum")
             return [CancelTimer(self.timer)]
         return [*self._wait(), *self._draw()]
-
-    def _to(self, attempt: int) -> None:
-        self.attempt, self.group = attempt, None
-        self._are_out, self._held = False, {}
-        self._wanted, self._lacking, self._came = set(), set(), set()
 
     def _take_keys(self, sender: PeerId, attempt: int, part: KeysPart) -> list[Effect]:
         if attempt < self.attempt or self.has_begun:
@@ -362,7 +392,7 @@ class GroupBuilding:
             self._spoke.add(sender)
             return []
         self.join(sender)
-        self._keys.setdefault(attempt, {}).setdefault(sender, part)
+        self._attempts[attempt].keys.setdefault(sender, part)
         return self._go_on() if attempt == self.attempt else self._follow()
 
     def _follow(self) -> list[Effect]:
@@ -371,13 +401,11 @@ class GroupBuilding:
         A single other one could use up all attempts of each round.
         """
         least = int(self._part_away * len(self._candidates)) + 1
-        newer = [attempt for attempt in self._keys if attempt > self.attempt]
-        begun = [
-            a for a in newer if self._leader in self._keys[a] or len(self._keys[a].keys() - self._out) >= least
-        ]
+        newer = {number: one.keys for number, one in self._attempts.items() if number > self.attempt}
+        begun = [n for n, keys in newer.items() if self._leader in keys or len(keys.keys() - self._out) >= least]
         if not begun or self.has_begun:
             return []
-        self._to(max(begun))
+        self.attempt = max(begun)
         takes_part = self.has_started and not (self.left_out or self._has_left)
         return [*(self._wait() if takes_part else []), *(self._draw() if takes_part else []), *self._go_on()]
 
@@ -386,7 +414,7 @@ class GroupBuilding:
         if self.failure or self.has_begun or self.group is not None:
             return []
         effects: list[Effect] = []
-        keys = self._keys.get(self.attempt, {})
+        keys = self._now.keys
         is_complete = self._leader == self._me and self._me in keys and self._candidates <= keys.keys()
         if is_complete and self._doubtful - keys.keys():
             effects = [] if self._has_grace else [SetTimer(self.grace_timer, GRACE)]
@@ -396,66 +424,67 @@ class GroupBuilding:
             if len(members) < 2:
                 return []  # others may still come
             part = MembersPart(members={peer: digest_of(key.keys) for peer, key in members.items()})
-            self._named[self.attempt] = self._me, part
+            self._now.named = self._me, part
             effects += self._say(self.attempt, None, part)
         return [*effects, *self._know_group()]
 
     def _know_group(self) -> list[Effect]:
-        if self.attempt not in self._named:
+        now, keys = self._now, self._now.keys
+        if now.named is None:
             return []
-        leader, part = self._named[self.attempt]
-        keys = self._keys.get(self.attempt, {})
+        leader, part = now.named
         if not all(p in keys and digest_of(keys[PeerId(p)].keys) == digest for p, digest in part.members.items()):
             return []
         members = {PeerId(peer): keys[PeerId(peer)].keys for peer in sorted(part.members)}
         bases = {keys[peer].base for peer in members}
         if len(bases) > 1 or len(members) < 2:
             return []
-        self.group = Group(
-            self._key, self.attempt, leader, bases.pop(), members, threshold(len(members), self._part_away)
-        )
+        least = threshold(len(members), self._part_away)
+        now.group = Group(self._key, self.attempt, leader, bases.pop(), members, least)
         if self._me not in members:
             self.left_out = text("the nodes of the secure sum are others: this node's keys came too late")
             return []
-        self._wanted = members.keys() - {self._me}
+        now.wanted = members.keys() - {self._me}
         came = {peer: public for peer, public in members.items() if peer == self._me}
         came |= {peer: members[peer] for peer in keys if peer in members}  # a copy of keys comes after them
-        request = MakeShares(came, self.group.threshold)
+        request = MakeShares(came, now.group.threshold)
         return [*self._wait(), SecureStep(self._key, self.attempt, request)]
 
     def _take_shares(self) -> list[Effect]:
         """Decrypt what came, once the own shares are made."""
-        if self.group is None or not self._are_out:
+        now = self._now
+        if now.group is None or not now.are_out:
             return []
-        came = self._shares.get((self.attempt, self.group.id), {})
-        ripe = [peer for peer in sorted(came) if peer in self._wanted - self._came]
-        self._came |= set(ripe)
+        came = now.early_shares.get(now.group.id, {})
+        ripe = [peer for peer in sorted(came) if peer in now.wanted - now.came]
+        now.came |= set(ripe)
         return [SecureStep(self._key, self.attempt, TakeShares(peer, came[peer])) for peer in ripe]
 
     def _hold(self) -> list[Effect]:
         """Tell the leader once the shares of all others are here, or not waited for any more."""
-        if self.group is None or self._wanted or not self._are_out:
+        now = self._now
+        if now.group is None or now.wanted or not now.are_out:
             return []
-        part = HeldPart(group=self.group.id, refused=tuple(sorted(self._lacking)))
-        if self.group.leader == self._me:
+        part = HeldPart(group=now.group.id, refused=tuple(sorted(now.lacking)))
+        if now.group.leader == self._me:
             return self._note_held(self._me, part)
-        return self._say(self.attempt, self.group.leader, part)
+        return self._say(self.attempt, now.group.leader, part)
 
     def _note_held(self, sender: PeerId, part: HeldPart) -> list[Effect]:
         """The leader hears what a member holds.
 
         A secret of which the threshold is not held could not be rebuilt. Of so many that lack it some tell the truth.
         """
-        group = self.group
+        group, ready = self.group, self._now.ready
         assert group is not None
         if group.leader != self._me or sender not in group.members or self.has_begun:
             return []
-        self._held[sender] = frozenset(map(PeerId, part.refused))
-        lacked = Counter(peer for refused in self._held.values() for peer in refused)
+        ready[sender] = frozenset(map(PeerId, part.refused))
+        lacked = Counter(peer for refused in ready.values() for peer in refused)
         if lost := {peer for peer, count in lacked.items() if len(group.members) - count < group.threshold}:
             self._leave_out(lost - {self._me})
             return self._next_attempt()
-        if self._held.keys() < group.members.keys():
+        if ready.keys() < group.members.keys():
             return []
         begun = self._say(self.attempt, None, BeginPart(group=group.id))
         return [*begun, *self.begin(group.id)]

@@ -7,9 +7,9 @@ that cannot open the sum keeps its model and takes the average of the others (`f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Set
 from dataclasses import replace
-from types import MappingProxyType
+from functools import partial
 
 from flnet.errors import NotReady, ParamsRefused, RoundLost, StaleRound, TooManyMessages, UnreadableBody
 from flnet.params.params import Digest, Params, PeerId, Schema
@@ -36,12 +36,12 @@ from flnet.protocol.messages import ChoiceMessage
 from flnet.protocol.secure_sum import KeysPart, MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
-from flnet.rounds.base import GATHERING, OPEN
+from flnet.rounds.base import GATHERING, OPEN, Parts
 from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.download import ParamsDownload
 from flnet.rounds.gathering import Closing
 from flnet.rounds.group_search import GROUPS
-from flnet.rounds.history import SumRecord, names
+from flnet.rounds.history import RoundRecord, SumRecord, names
 from flnet.rounds.model import Start
 from flnet.rounds.participation import chosen
 from flnet.rounds.round import Round
@@ -61,13 +61,24 @@ class SecureRound(Round):
 
     gathering: SecureGathering
     _states_average = frozenset({Phase.EXCHANGING, Phase.IDLE})  # who returns can hardly open the sum any more
-    _own: Update | None = None  # as it was trained, without its parameters; once it is masked, with those
-    _reference: Digest | None = None  # of the model that the initiator started the round from
-    _is_grouped = False
-    _downloads: Mapping[str, ParamsDownload] = MappingProxyType({})
-    _unheard: Set[PeerId] = frozenset()  # whom a part of the conversation did not reach
-    _tries_again = False  # when the timer for that fires
-    _again_in = AGAIN
+
+    def __init__(
+        self,
+        parts: Parts,
+        key: RoundKey,
+        expected: Collection[PeerId],
+        choice: ChoiceMessage | None = None,
+        started_in: str | None = None,
+        record: RoundRecord | None = None,
+    ) -> None:
+        """See `Round`."""
+        super().__init__(parts, key, expected, choice, started_in, record)
+        self._own: Update | None = None  # as it was trained, without its parameters; once it is masked, with those
+        self._reference: Digest | None = None  # of the model that the initiator started the round from
+        self._is_grouped = False
+        self._downloads: dict[str, ParamsDownload] = {}
+        self._unheard: set[PeerId] = set()  # whom a part of the conversation did not reach
+        self._tries_again, self._again_in = False, AGAIN
 
     @property
     def sum(self) -> SecureSum:
@@ -81,16 +92,19 @@ class SecureRound(Round):
     def _new_gathering(
         self, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None
     ) -> SecureGathering:
-        settings, peers, held = self._settings, self._parts.peers, self._held
-        gathering, rule = super()._new_gathering(expected, chosen), settings.secure
-        assert isinstance(gathering, SecureGathering) and rule is not None
+        settings, held, rule = self._settings, self._held, self._settings.secure
+        assert rule is not None
+        to_train = {settings.my_id, *expected}
+        to_train &= frozenset(chosen or to_train)
         # Names that never send anything, of which anybody can invent many, are hardly waited for, and not counted.
-        doubtful = gathering.expected & peers.updates.silent(peers.here)
-        told = (gathering.expected - doubtful, rule.part_away, settings.waits.average, self._send_part, doubtful)
-        gathering.sum = SecureSum(self.key, settings.my_id, *told)
-        gathering.form = lambda: held.masked_form(rule.bits)
+        doubtful = to_train & self._peers.updates.silent(self._peers.here)
+        told = (to_train - doubtful, rule.part_away, settings.waits.average, self._send_part, doubtful)
+        secure_sum = SecureSum(self.key, settings.my_id, *told)
         if held.model is not None and held.digest is not None:
-            gathering.sum.refer_to(held.digest, held.current.shared)
+            secure_sum.refer_to(held.digest, held.current.shared)
+        kind = partial(SecureGathering, secure_sum, lambda: held.masked_form(rule.bits))
+        gathering = self._parts.gathering(self.key, expected, chosen, kind)
+        assert isinstance(gathering, SecureGathering)
         return gathering
 
     @property
@@ -386,7 +400,7 @@ class SecureRound(Round):
             timer, patience = f"masked:{digest[:16]}", self._settings.waits.average / 2
             me, tell = self._settings.my_id, self._fetching_masked
             download = ParamsDownload(self.key, Digest(digest), timer, me, sources, patience, tell, wanted[digest])
-            self._downloads = {**self._downloads, digest: download}
+            self._downloads[digest] = download
             effects += download.start()
         return effects
 
@@ -452,7 +466,7 @@ class SecureRound(Round):
 
     def _not_sent(self, peer: PeerId) -> list[Effect]:
         """A part did not reach a peer: repeat it soon. The whole mesh may be waiting for this node's share."""
-        self._unheard |= {peer}
+        self._unheard.add(peer)
         return self._try_again()
 
     def _try_again(self) -> list[Effect]:
@@ -472,7 +486,7 @@ class SecureRound(Round):
         return self._advanced(self.gathering.receive(DeclineReceived(peer, self.key, why)))
 
     def _send_again(self) -> list[Effect]:
-        peers, self._unheard, self._tries_again = self._unheard & self._peers.here, frozenset(), False
+        peers, self._unheard, self._tries_again = self._unheard & self._peers.here, set(), False
         self._downloads = {d: download for d, download in self._downloads.items() if download.failure is None}
         self._again_in = min(2 * self._again_in, MOST_AGAIN)
         return [effect for peer in sorted(peers) for effect in self.sum.say_again(peer)]

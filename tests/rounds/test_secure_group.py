@@ -24,7 +24,7 @@ from flnet.protocol.secure_sum import (
 )
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.peers import GRACE
-from flnet.rounds.secure_group import Group, GroupBuilding
+from flnet.rounds.secure_group import GroupBuilding
 
 KEY, BASE = RoundKey(3, PeerId("n00")), Digest("0" * 64)
 
@@ -174,10 +174,23 @@ def test_who_said_nothing_in_rounds_before_has_a_little_time_and_no_vote_until_i
     assert node.quorum == 2
 
 
+def leader_of(candidates: list[PeerId], here: list[PeerId]) -> GroupBuilding:
+    """The leader of a group of those of the candidates whose keys came in time."""
+    node = GroupBuilding(KEY, here[0], candidates, 1 / 3, 10.0, lambda *_: [])
+    node.start(BASE)
+    node.done(0, KeysDrawn(keys_of(here[0], 0)))
+    for name in here[1:]:
+        node.receive(name, 0, KeysPart(keys=keys_of(name, 0), base=BASE))
+    node.trained()
+    node.timer_fired(node.timer)
+    assert node.group is not None
+    assert sorted(node.group.members) == here
+    return node
+
+
 def test_a_node_that_is_met_in_the_round_has_a_vote_until_it_says_that_it_has_no_part_in_it() -> None:
     names = [PeerId(f"n{n:02}") for n in range(5)]
-    node = GroupBuilding(KEY, names[0], names[:2], 1 / 3, 10.0, lambda *_: [])
-    node.group = Group(KEY, 0, names[0], BASE, dict.fromkeys(names[:2], "keys"), 2)
+    node = leader_of(names[:3], names[:2])
     for name in names[2:]:  # of a part of the mesh that could not be reached: it may have a group of its own
         node.meet(name)
     assert node.quorum == 3
@@ -187,10 +200,8 @@ def test_a_node_that_is_met_in_the_round_has_a_vote_until_it_says_that_it_has_no
 
 
 def test_who_is_not_chosen_has_no_vote() -> None:
-    mesh = Mesh(3)
     names = [PeerId(f"n{n:02}") for n in range(9)]
-    node = GroupBuilding(KEY, names[0], names, 1 / 3, 10.0, lambda *_: [])
-    node.group = mesh.nodes[names[0]].group
+    node = leader_of(names, names[:3])
     assert node.quorum == 5
     node.choose(names[:3])
     assert node.quorum == 2
