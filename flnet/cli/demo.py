@@ -16,7 +16,15 @@ from rich.table import Table
 from flnet.cli.client import View
 from flnet.cli.local_mesh import DemoPlan, Interrupted, LocalRun, NodeEnded, interruptible, opened
 from flnet.cli.output import ACCURACY, Metrics, accuracy, chosen_metrics, console, metrics_option, printable, table
-from flnet.cli.progress import RoundFailed, RoundResult, failure, metrics_tables, results_table, summary
+from flnet.cli.progress import (
+    RoundFailed,
+    RoundResult,
+    failure,
+    metrics_tables,
+    no_average,
+    results_table,
+    summary,
+)
 from flnet.temporary import temporary_folder
 
 EQUAL = 0.00005  # less is not seen in four digits
@@ -198,6 +206,8 @@ def _run(plan: DemoPlan, folder: Path, out: Console, *, leave: bool, alone: bool
             _compare(plan, folder, out, (together.data, results), every)
         if not leave:
             together.stay()
+        elif empty := no_average(results):
+            raise RoundFailed(empty)
 
 
 def _train(together: LocalRun, out: Console, every: bool) -> list[RoundResult]:

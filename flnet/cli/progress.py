@@ -90,10 +90,23 @@ class RoundResult:
         """Whether all nodes hold the same model, bit by bit."""
         return not self.missing and None not in self.digests.values() and len(set(self.digests.values())) == 1
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether no node averaged anything, because nobody sent an update."""
+        tells = self.updates == 0 and self.left_out is not None
+        return tells and not (self.errors or self.missing or any(self.digests.values()))
+
+    @property
+    def why_empty(self) -> str:
+        """Why nobody sent an update in an empty round."""
+        return by_reason(self.left_out or {}) or "no node was to train"
+
     def models(self) -> str:
         """Which models are held: "1f2e3d4c5b on all 4 nodes", or what is wrong."""
         if self.errors:
             return "FAILED: " + _by_node(self.errors)
+        if self.is_empty:
+            return "NO AVERAGE: " + self.why_empty
         if self.missing:
             return "no result: " + listed(map(printable, self.missing))
         if self.same_model:
@@ -117,6 +130,8 @@ class RoundResult:
         return f"round {self.number} alone: accuracy {self.post}, {_seconds_words(self.seconds)}{trouble}"
 
     def __str__(self) -> str:
+        if self.is_empty:
+            return f"round {self.number}: {self.models()}"
         updates = "" if self.updates is None else f"{self.update_words()} updates, "
         return (
             f"round {self.number}: before {self.pre}, after {self.post}, {updates}"
@@ -128,6 +143,23 @@ def failure(results: Iterable[RoundResult]) -> str | None:
     """The failure in words; None if there is none."""
     failed = [f"round {result.number} failed: {_by_node(result.errors)}" for result in results if result.errors]
     return "; ".join(failed) or None
+
+
+def no_average(results: Iterable[RoundResult]) -> str:
+    """The rounds in which no node sent an update, and why in the last of them; empty if there are none."""
+    empty = [result for result in results if result.is_empty]
+    if not empty:
+        return ""
+    rounds = "round " if len(empty) == 1 else "rounds "
+    return f"no average in {rounds}{', '.join(str(result.number) for result in empty)}: {empty[-1].why_empty}"
+
+
+def by_reason(nodes: Mapping[str, str]) -> str:
+    """Why these nodes took no part, each reason once."""
+    grouped: dict[str, list[str]] = {}
+    for node, why in nodes.items():
+        grouped.setdefault(printable(why), []).append(printable(node))
+    return "; ".join(f"{listed(names)}: {reason}" for reason, names in grouped.items())
 
 
 def round_result(number: int, records: Mapping[str, View | None]) -> RoundResult:
@@ -176,7 +208,9 @@ def results_table(results: Sequence[RoundResult]) -> Table:
     for result in results:
         seconds = "-" if result.seconds is None else f"{result.seconds:.1f}"
         averaged = (result.update_words(), result.models())
-        shown.add_row(str(result.number), str(result.pre), str(result.post), *averaged, seconds)
+        shown.add_row(
+            str(result.number), *(str(each or "-") for each in (result.pre, result.post)), *averaged, seconds
+        )
     return shown
 
 
@@ -206,13 +240,16 @@ def metrics_tables(results: Sequence[RoundResult], every: bool) -> list[Table]:
 
 def summary(results: Sequence[RoundResult], every: bool = False) -> str:
     """The result in a sentence or two."""
-    first, last = results[0], results[-1]
-    differing = [str(result.number) for result in results if not result.same_model]
+    averaged = [result for result in results if not result.is_empty] or results
+    first, last = averaged[0], averaged[-1]
+    differing = [str(result.number) for result in results if not (result.same_model or result.is_empty)]
     same = (
         "after every round all nodes held the same model, bit by bit"
         if not differing
         else f"the nodes' models differed after round {', '.join(differing)}"
     )
+    if empty := no_average(results):
+        same = f"{empty}; {same}" if differing else empty
     seconds = sum(result.seconds or 0.0 for result in results)
     gain = f"{first.pre.mean:.4f} to {last.post.mean:.4f}" if first.pre and last.post else "unknown"
     further = metric_words(means(last.figures.values()), every)

@@ -9,13 +9,15 @@ import click
 from flnet.aggregation.naming import rule_text
 from flnet.cli.client import NodeClient, View, node_option
 from flnet.cli.epochs import NEWEST, EpochResult, epochs_from, epochs_table, is_vertical, shortfall, vertical_lines
-from flnet.cli.output import console, listed, metrics_option, next_line, print_json, print_table, printable, table
+from flnet.cli.output import console, metrics_option, next_line, print_json, print_table, printable, table
 from flnet.cli.progress import (
     Follower,
     RoundFailed,
     RoundResult,
+    by_reason,
     failure,
     metrics_tables,
+    no_average,
     open_progress,
     results_table,
 )
@@ -78,7 +80,8 @@ def command(
     Ctrl-C ends the waiting, not the rounds.
 
     \b
-    Exit codes: 0 started, with --wait finished, with --until reached; 1 the node refused, or a round failed;
+    Exit codes: 0 started, with --wait finished, with --until reached; 1 the node refused, or a round failed
+    or had no average;
     2 wrong usage; 3 the node cannot be reached; 4 with --wait, the goal was given up, or the node was alone in a
     round: the average was of its update only, or no other node has it.
     """
@@ -103,7 +106,7 @@ def command(
     else:
         for shown in (results_table(results), *metrics_tables(results, every)):
             print_table(shown)
-    if failed := failure(results):
+    if failed := failure(results) or no_average(results):
         raise RoundFailed(failed)
     if lonely := _alone_words(results, job):
         raise TrainedAlone(lonely)
@@ -166,10 +169,7 @@ def _alone_words(results: Iterable[RoundResult], job: View) -> str:
 def _reasons(peers: Mapping[str, str], job: View) -> str:
     """Why these peers took no part, each reason once; what differs is told from the side of the node."""
     differs = {row.get("peer"): row.get("words") for row in job.get("differs") or []}
-    by_reason: dict[str, list[str]] = {}
-    for peer, why in peers.items():
-        by_reason.setdefault(printable(differs.get(peer) or why), []).append(printable(peer))
-    return "; ".join(f"{listed(names)}: {reason}" for reason, names in by_reason.items())
+    return by_reason({peer: str(differs.get(peer) or why) for peer, why in peers.items()})
 
 
 def _tell_end(goal: View, as_json: bool) -> None:

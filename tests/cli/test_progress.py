@@ -19,6 +19,7 @@ from flnet.cli.progress import (
     failure,
     fingerprint,
     metrics_tables,
+    no_average,
     open_progress,
     progress_line,
     progress_table,
@@ -324,6 +325,24 @@ def test_the_summary_says_gain_and_sameness() -> None:
 def test_the_summary_names_rounds_with_different_models() -> None:
     rounds = [round_result(4, {"a": record(4, "x"), "b": record(4, "y")})]
     assert summary(rounds).endswith("the nodes' models differed after round 4")
+
+
+def test_a_round_without_an_average_is_no_success_and_says_why() -> None:
+    spent = "its privacy budget is spent"
+    none: dict[str, object] = {
+        "digest": None,
+        "contributors": [],
+        "pre_fedavg_accuracy": None,
+        "post_fedavg_accuracy": None,
+    }
+    empty = round_result(5, {name: record(5) | none | {"left_out": {"a": spent, "b": spent}} for name in "ab"})
+    assert str(empty) == f"round 5: NO AVERAGE: a, b: {spent}"
+    rounds = [round_result(4, {"a": record(4), "b": record(4)}), empty]
+    assert no_average(rounds) == f"no average in round 5: a, b: {spent}"
+    assert "mean accuracy from unknown" not in summary(rounds)
+    assert summary(rounds).endswith(f"; no average in round 5: a, b: {spent}")
+    assert no_average(rounds[:1]) == ""
+    assert round_result(5, {"a": record(5) | none | {"left_out": {}}}).why_empty == "no node was to train"
 
 
 def test_the_summary_gives_the_means_of_the_last_round() -> None:
