@@ -28,7 +28,6 @@ from flnet.protocol.effects import (
     CancelTimer,
     CancelWork,
     Effect,
-    Fetch,
     KeptUpdate,
     Publish,
     Send,
@@ -69,12 +68,12 @@ from flnet.rounds.participation import chosen
 from flnet.rounds.peers import RESTED
 from flnet.rounds.series import ENDED, PAUSED, Opening, Word, key_of
 from flnet.rounds.staleness import LATE, Late
+from flnet.rounds.starting_model import Decision, Next, StartingModel
 from flnet.rounds.steps import Phase
 from flnet.text import joined, text
 
 TOO_EARLY = text("the first rounds are for nodes labelled otherwise")
 TOO_LATE = text("the last rounds are for nodes with labels of the desired space")
-APART = text("a person here went back to another model than the one that this round starts from")
 
 
 class Round(BaseRound):
@@ -85,7 +84,7 @@ class Round(BaseRound):
         started_in: run of the initiator in which the round was started, if it is known.
         ahead: the peers that are past it, if this node started it.
         exchange: comparison after the average; None before and afterwards.
-        awaited: the initiator's model, while it is being downloaded or compared with the own one.
+        starting_model: decides from which model this node trains.
         taken: the average of most others, if this node takes that instead of averaging itself.
         is_past: whether it was averaged before a restart of this node, which no longer knows its updates.
     """
@@ -112,10 +111,9 @@ class Round(BaseRound):
         self.choice, self.started_in, self.is_past = choice, started_in, False
         self.gathering = self._new_gathering(expected, self.chosen)
         self.exchange: Exchange | None = None
-        self.awaited: Start | None = None
+        self.starting_model = StartingModel(key, parts.settings, parts.held, self._tell, self._model_came)
         self.taken: CommonAverage | None = None
         self._download: ParamsDownload | None = None  # of that average
-        self._compared: dict[Digest, Evaluated] = {}
         self.ahead = Ahead(key, parts.settings, parts.peers, parts.held, parts.series)
 
     @classmethod
@@ -160,11 +158,6 @@ class Round(BaseRound):
     def start_timer(self) -> str:
         """The timer that bounds `listening`."""
         return f"start:{self.key.number}:{self.key.initiator}"
-
-    @property
-    def fetch_timer(self) -> str:
-        """The timer that bounds the download of a start by a peer that has never sent an update."""
-        return f"fetch:{self.key.number}:{self.key.initiator}"
 
     @property
     def waiting_for(self) -> list[PeerId]:
@@ -214,8 +207,8 @@ class Round(BaseRound):
                 return self.compare(event) if event.key == self.key else []
             case TimerFired(name) if name == self.start_timer:
                 return self._start_did_not_come() if self.listening else []
-            case TimerFired(name) if name == self.fetch_timer:
-                return self._start_is_late()
+            case TimerFired(name) if name == self.starting_model.timer:
+                return self._decided(self.starting_model.timer_fired()) if self.phase is Phase.FETCHING else []
             case TimerFired(name) if name == self.ahead.timer:
                 return self.ahead.start_after() if self.phase in (*GATHERING, Phase.IDLE) else []
         return [*self.gathering.receive(event), *self.compare(event)]  # a peer was lost, or another timer fired
@@ -229,7 +222,7 @@ class Round(BaseRound):
             awaited: the initiator's model, if this node has another one.
             is_mine: whether this node starts it now, and has not only lost its memory of the start.
         """
-        held = self._await(awaited)
+        held = self.starting_model.expect(awaited)
         effects = self._staleness.enter_round(self.key.number)
         effects += self._series.stopping.enter_round(self.key, opening.series, opening.hyper)
         if is_mine:
@@ -255,7 +248,7 @@ class Round(BaseRound):
             awaited: the initiator's model, if this node has another one.
         """
         self.started_in = opening.run
-        effects: list[Effect] = [*self._await(awaited), CancelTimer(self.start_timer)]
+        effects: list[Effect] = [*self.starting_model.expect(awaited), CancelTimer(self.start_timer)]
         effects += self._series.stopping.enter_round(self.key, opening.series, opening.hyper)
         if opening.choice is not None and self.choice is None:
             self.choice = opening.choice
@@ -286,7 +279,7 @@ class Round(BaseRound):
         if why := opening.sits_out or self._why_not(opening):
             return self._sit_out(why)
         if (lags := self._lag()) is not None:
-            self.awaited = None
+            self.starting_model.drop()
             return lags
         if why := self._budget.exhausted:  # not before: a late update may have been counted already
             return self._sit_out(why)
@@ -302,86 +295,25 @@ class Round(BaseRound):
 
     def _begin(self) -> list[Effect]:
         """Train, once it is decided which model training starts from."""
-        start = self.awaited
-        if start is None:
-            return [self.train()]
-        if start.params is not None:
-            return self._compare(start, start.params)
-        self.phase = Phase.FETCHING
-        words = text("fetching the model of round {number} from {peer}", start.round, start.peer)
-        effects: list[Effect] = [
-            Fetch(self.key, start.peer, start.digest),
-            self._tell("fetching", words, peer=start.peer),
-        ]
-        if not (start.is_due or self._series.preemption.has_contributed(start.peer)):
-            effects.append(SetTimer(self.fetch_timer, self._settings.waits.start))
-        return effects
+        return self._decided(self.starting_model.begin(self._series.preemption.has_contributed))
 
-    def _start_is_late(self) -> list[Effect]:
-        """Do not wait for the model of a peer that has never sent an update: it may never come."""
-        start = self.awaited
-        if self.phase is not Phase.FETCHING or start is None or start.params is not None:
-            return []
-        return self._keep_own(start, text("it did not come in time"))
+    def _model_came(self, digest: Digest, params: Params) -> None:
+        """The initiator's model is here."""
 
-    def _await(self, start: Start | None) -> list[Effect]:
-        """Note the initiator's model; one that is due and did not have to be downloaded is held at once."""
-        if start is not None and start.is_due and start.params is not None:
-            return self._hold(start, start.params)
-        self.awaited = start
-        return []
-
-    def _compare(self, start: Start, params: Params) -> list[Effect]:
-        """Measure the initiator's model, and the own one after it."""
-        self.phase, self._compared = Phase.FETCHING, {}
-        self.awaited = replace(start, params=params)
-        return [self._held.compared(self.key, params)]
-
-    def _hold(self, start: Start, params: Params) -> list[Effect]:
-        """Hold the initiator's model; people read of it if this ends a rollback of this node."""
-        self.awaited, left = None, self._held.start_with(start, params)
-        if left is None:
-            return []
-        words = text(
-            "going back to the model {digest} ends here: {peer} started a round from another one",
-            left[:10],
-            start.peer,
-        )
-        return [self._tell("roll_back_ended", words, digest=left, peer=start.peer)]
-
-    def _start_measured(self, start: Start, event: Evaluated | EvaluationFailed) -> list[Effect]:
-        """Handle a measurement of the initiator's model or of the own one: the better one is the start."""
-        if event.digest not in (start.digest, self._held.digest):
-            return []
-        if isinstance(event, EvaluationFailed):
-            return self._keep_own(start, text("one of the two could not be measured: {reason}", event.reason))
-        self._compared[event.digest] = event
-        theirs, ours = (self._compared.get(digest) for digest in (start.digest, self._held.current.shared.digest))
-        if theirs is None or ours is None:
-            return [self._held.compared(self.key, self._held.current.shared)]
-        rows = text("validation rows") if theirs.split == ours.split == "validation" else text("test rows")
-        figures = (f"{theirs.accuracy:.4f}", f"{ours.accuracy:.4f}", rows)
-        if not theirs.accuracy >= ours.accuracy:
-            return self._keep_own(start, text("accuracy {theirs} against {ours} on {rows} of this node", *figures))
-        words = text(
-            "round {number} starts from the model of {peer}: accuracy {theirs} against {ours} on {rows} of this node",
-            self.key.number,
-            start.peer,
-            *figures,
-        )
-        assert start.params is not None
-        told = self._tell("start_taken", words, peer=start.peer, digest=start.digest)
-        return [*self._hold(start, start.params), self.train(), self._save(), told]
-
-    def _keep_own(self, start: Start, why: str) -> list[Effect]:
-        """Train from the own model; a node whose person went back to it sits the round out, to disturb nobody's."""
-        self.awaited = None
-        words = text("the model that {peer} starts the round from was not taken: {reason}", start.peer, why)
-        told = self._tell("start_refused", words, peer=start.peer, digest=start.digest)
-        if self._held.rolled_back:
-            self.phase = Phase.GATHERING
-            return [*self.decline(APART), told]
-        return [self.train(), told]
+    def _decided(self, decision: Decision) -> list[Effect]:
+        """Go on once it is decided from which model this node trains, or that it does not."""
+        match decision.next:
+            case Next.WAIT:
+                self.phase = Phase.FETCHING
+                return decision.effects
+            case Next.TRAIN:
+                return [self.train(), *decision.effects]
+            case Next.TRAIN_FROM_START:
+                return [self.train(), self._save(), *decision.effects]
+            case Next.FAIL:
+                self._fail(decision.why)
+        self.phase = Phase.GATHERING
+        return [*self.decline(decision.why), *decision.effects]
 
     def train(self) -> Train:
         """Request the local training of the round."""
@@ -411,7 +343,7 @@ class Round(BaseRound):
         return text("this round is for nodes {kind}; it trains in the next one", kind)
 
     def _sit_out(self, why: str) -> list[Effect]:
-        self.awaited = None  # a node that does not train needs no start
+        self.starting_model.drop()
         return self.decline(why)
 
     def decline(self, reason: str, late: bool = False) -> list[Effect]:
@@ -430,14 +362,15 @@ class Round(BaseRound):
             case Phase.MEASURING if self._personalises:
                 ended.append(CancelWork(self.key, at_once=True))  # its private parameters learn
         if self.phase in (Phase.FETCHING, Phase.TRAINING) and not self.taken:
-            self.phase, self.awaited, is_awaited = Phase.GATHERING, None, True
+            self.starting_model.drop()
+            self.phase, is_awaited = Phase.GATHERING, True
         told = [self._tell("training_ended", ENDED)] if ended else []
         return [*ended, *(self.decline(PAUSED) if is_awaited else []), *told]
 
     def rest(self) -> list[Effect]:
         """Do not train in this round, because others are chosen; this node averages the updates that arrive."""
         assert self.choice is not None
-        self.awaited = None  # a node that does not train needs no start
+        self.starting_model.drop()
         if self.key.initiator == self._settings.my_id:
             self._arrivals.started_for_others()
         some = names(sorted(self.chosen or ()))
@@ -596,18 +529,17 @@ class Round(BaseRound):
                 return []  # all wait for it
             return self.decline(LATE, late=True)
         is_slow = self._peers.paces.is_slow(me, self._peers.here)
-        if staleness.bound and not self._needs_start and others and is_slow and not self._budget.exhausted:
+        if staleness.bound and others and is_slow and self._can_train_on:
             return [*self.decline(LATE, late=True), *self.train_on()]
         return None
 
     def train_on(self) -> list[Effect]:
         """Train without being waited for; not while the model of the round is being downloaded."""
-        return [] if self._needs_start or self._budget.exhausted else self._staleness.begin(self.key)
+        return self._staleness.begin(self.key) if self._can_train_on else []
 
     @property
-    def _needs_start(self) -> bool:
-        """Whether this node cannot train before the initiator's model has been downloaded."""
-        return self.awaited is not None and self.awaited.is_due
+    def _can_train_on(self) -> bool:
+        return not (self.starting_model.is_due or self._budget.exhausted)
 
     def _late_training_ended(self, event: Trained | TrainingFailed) -> list[Effect]:
         """Handle the end of a late training: its update counts in the next round, or in this one if all wait for it."""
@@ -729,35 +661,12 @@ class Round(BaseRound):
         """Handle the end of a download: the start of the round, an update, or a model of the exchange."""
         if event.key != self.key:
             return []
-        start = self.awaited
+        start = self.starting_model.awaited
         if self.phase is Phase.FETCHING and start is not None and start.digest == event.digest:
-            return self._start_fetched(start, event)
+            return self._decided(self.starting_model.fetched(event))
         if self.phase is Phase.EXCHANGING:
             return self.compare(event)
         return self.gathering.receive(event)
-
-    def _start_fetched(self, start: Start, event: Fetched | FetchFailed) -> list[Effect]:
-        """Go on with the initiator's model, or without it if it could not be downloaded.
-
-        Without one that is due this node takes no part, because its own model differs.
-        """
-        if isinstance(event, Fetched):
-            if not start.is_due:
-                return self._compare(start, event.params)
-            told = self._hold(start, event.params)
-            return [self.train(), self._save(), *told]
-        number, peer = self.key.number, start.peer
-        words = text(
-            "the model that round {number} starts from could not be fetched from {peer}: {reason}",
-            number,
-            peer,
-            event.reason,
-        )
-        if not start.is_due:
-            return self._keep_own(start, words)
-        self.awaited, self.phase = None, Phase.GATHERING
-        self._fail(words)
-        return [*self.decline(words), self._tell("fetch_failed", words, peer=peer)]
 
     # --- the average
 
@@ -915,7 +824,8 @@ class Round(BaseRound):
         if others and me not in (*gathering.updates, *gathering.declined):
             effects.append(self._refusal(others, words, late=False))
         effects += [*gathering.abandon(), CancelTimer(self.start_timer), *self.ahead.forget()]
-        self.awaited, self.taken, self.phase = None, common, Phase.FETCHING
+        self.starting_model.drop()
+        self.taken, self.phase = common, Phase.FETCHING
         timer, patience = f"average:{self.key.number}:{self.key.initiator}", self._settings.waits.average
         self._download = ParamsDownload(self.key, common.digest, timer, me, common.peers, patience, self._fetching)
         return [*effects, *self._downloaded(self._download, self._download.start()), self._save()]
@@ -993,8 +903,8 @@ class Round(BaseRound):
             return []
         if self.phase is Phase.EXCHANGING:
             return self.compare(event)
-        if self.phase is Phase.FETCHING and self.awaited is not None and self.awaited.params is not None:
-            return self._start_measured(self.awaited, event)
+        if self.phase is Phase.FETCHING and self.starting_model.is_compared:
+            return self._decided(self.starting_model.measured(event))
         if self.phase is not Phase.MEASURING or event.digest != self._held.digest:
             return []
         if isinstance(event, EvaluationFailed):

@@ -227,15 +227,7 @@ class SecureRound(Round):
 
     # --- the model from which all members count their changes
 
-    def _compare(self, start: Start, params: Params) -> list[Effect]:
-        self._refer_to(start.digest, params)
-        return super()._compare(start, params)
-
-    def _hold(self, start: Start, params: Params) -> list[Effect]:
-        self._refer_to(start.digest, params)
-        return super()._hold(start, params)
-
-    def _refer_to(self, digest: Digest, params: Params) -> None:
+    def _model_came(self, digest: Digest, params: Params) -> None:
         self._reference = digest
         self.sum.refer_to(digest, params)
 
@@ -322,7 +314,7 @@ class SecureRound(Round):
         if self.phase is Phase.TRAINING and not building.has_started and not building.left_out:
             assert held.digest is not None
             if self._reference is None:
-                self._refer_to(held.digest, held.current.shared)
+                self._model_came(held.digest, held.current.shared)
             effects = [*effects, *self.sum.start(self._reference or held.digest)]
         group = building.group
         if group is not None and not building.has_begun and self.gathering.was_sent_for(group.id):

@@ -127,7 +127,7 @@ def test_a_start_that_came_while_the_data_were_loaded_is_limited_too() -> None:
 def test_a_model_that_is_not_trained_from_is_not_fetched() -> None:
     bench = limited()
     bench.hear(replace(asked("a", hyper=HUGE), params=None, digest=params(w=[9, 9]).digest))
-    assert (bench.phase, bench.round.awaited) == (Phase.GATHERING, None)
+    assert (bench.phase, bench.round.starting_model.awaited) == (Phase.GATHERING, None)
 
 
 def test_a_person_here_may_ask_for_more() -> None:

@@ -152,7 +152,7 @@ def test_a_round_is_sat_out_however_it_became_known(events: list[Event]) -> None
         bench.hear(event)
     after = Phase.AVERAGING if events[-1] == came("a") else Phase.GATHERING
     assert (bench.said(ModelParams).declined, bench.phase) == ("paused by a person here", after)
-    assert (bench.all(Train), bench.round.awaited) == ([], None)
+    assert (bench.all(Train), bench.round.starting_model.awaited) == ([], None)
 
 
 def test_the_round_that_is_open_goes_on_and_a_series_waits_for_the_end_of_the_pause() -> None:
