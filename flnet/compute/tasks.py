@@ -69,7 +69,7 @@ from flnet.protocol.events import (
     VerticalFailed,
 )
 from flnet.protocol.updates import Contribution, NoisyRelease, RoundKey, Update
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.security.noise import system_words
 from flnet.security.signatures import NodeKey

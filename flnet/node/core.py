@@ -21,7 +21,7 @@ from flnet.protocol.messages import AskVersion, JobMessage, ModelParams, Packet,
 from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.asynchronous_job import AsynchronousJob
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.job import Job
 from flnet.rounds.settings import JobSettings, Rules, Waits
 from flnet.rounds.vertical_job import VerticalJob

@@ -16,7 +16,7 @@ from flnet.node.core import NodeCore
 from flnet.node.interface import PeerInfo, View
 from flnet.node.peer_infos import PeerInfos
 from flnet.params.params import Digest, TrainerId
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.steps import Phase
 from flnet.rounds.view import DiffersView
 from flnet.text import text

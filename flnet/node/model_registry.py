@@ -12,7 +12,7 @@ from flnet.node.core import NodeCore
 from flnet.node.interface import View
 from flnet.params.params import Digest, Params, TrainerId
 from flnet.protocol.events import RolledBack
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.model import HeldModel, Model
 from flnet.rounds.steps import Phase

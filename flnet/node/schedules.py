@@ -14,7 +14,7 @@ from flnet.node.event_queue import Deliver
 from flnet.node.interface import View
 from flnet.params.params import TrainerId
 from flnet.protocol.events import Planned, RoundTriggered, WillingnessChanged
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.schedule import Facts, Moment, Schedule
 from flnet.rounds.steps import Phase
 from flnet.text import text

@@ -53,7 +53,8 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import LAST_ROUND, MAX_PEERS, AskVersion, Triggered, VersionReply
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.base import OPEN, BaseJob, BaseRound, Parts
+from flnet.rounds.base_job import BaseJob
+from flnet.rounds.base_round import OPEN, BaseRound, Parts
 from flnet.rounds.compatibility import must_agree
 from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import RoundRecord, contributions_of, names

@@ -68,7 +68,8 @@ from flnet.protocol.messages import (
 from flnet.protocol.secure_sum import KeysPart
 from flnet.protocol.updates import Claim, RoundKey
 from flnet.rounds import numbering, preemption
-from flnet.rounds.base import GATHERING, BaseJob
+from flnet.rounds.base_job import BaseJob
+from flnet.rounds.base_round import GATHERING
 from flnet.rounds.catching_up import CommonAverage, StatedAverages
 from flnet.rounds.compatibility import must_agree
 from flnet.rounds.gathering import Closing

@@ -13,7 +13,7 @@ from flnet.errors import ParamsRefused
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Effect
 from flnet.protocol.events import DeclineReceived, Restored, UpdateOffered, UpdateReceived
-from flnet.rounds.base import OPEN, Parts
+from flnet.rounds.base_round import OPEN, Parts
 from flnet.rounds.round import Round
 from flnet.rounds.series import PAUSED, Opening
 from flnet.rounds.steps import Phase

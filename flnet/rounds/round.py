@@ -57,7 +57,7 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, ModelParams, StartTraining
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
-from flnet.rounds.base import GATHERING, OPEN, BaseRound, Parts
+from flnet.rounds.base_round import GATHERING, OPEN, BaseRound, Parts
 from flnet.rounds.catching_up import LEAST_PEERS, CommonAverage
 from flnet.rounds.download import ParamsDownload
 from flnet.rounds.gathering import Closing, Gathering

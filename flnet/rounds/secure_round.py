@@ -36,7 +36,7 @@ from flnet.protocol.messages import ChoiceMessage
 from flnet.protocol.secure_sum import KeysPart, MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Exchange
-from flnet.rounds.base import GATHERING, OPEN, Parts
+from flnet.rounds.base_round import GATHERING, OPEN, Parts
 from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.download import ParamsDownload
 from flnet.rounds.gathering import Closing

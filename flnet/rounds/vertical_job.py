@@ -63,7 +63,7 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import LAST_ROUND, Triggered
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import SPLIT, AbandonPart, OfferPart, PositionPart, PredictPart, VerticalReply
-from flnet.rounds.base import BaseJob
+from flnet.rounds.base_job import BaseJob
 from flnet.rounds.history import RoundRecord, figures_of
 from flnet.rounds.numbering import furthest
 from flnet.rounds.settings import JobSettings

@@ -63,7 +63,7 @@ from flnet.protocol.vertical import (
     PredictRefusedPart,
     VerticalMessage,
 )
-from flnet.rounds.base import Parts
+from flnet.rounds.base_round import Parts
 from flnet.rounds.history import names
 from flnet.rounds.vertical_links import NOTHING, arrays_of
 from flnet.rounds.vertical_models import Ended, VerticalModels

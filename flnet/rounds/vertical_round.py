@@ -39,7 +39,7 @@ from flnet.protocol.vertical import (
     TalkPart,
     VerticalMessage,
 )
-from flnet.rounds.base import BaseRound, Parts
+from flnet.rounds.base_round import BaseRound, Parts
 from flnet.rounds.history import RoundRecord, names
 from flnet.rounds.numbering import furthest
 from flnet.rounds.steps import Phase

@@ -35,7 +35,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import MAX_PEERS, SAFETENSORS, Peer
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.job import Job
 from flnet.rounds.limits import Limits
 from flnet.rounds.model import Model

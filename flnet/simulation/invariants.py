@@ -15,7 +15,7 @@ from flnet.protocol.events import DeclineReceived, Event, Mark, UpdateOffered, U
 from flnet.protocol.messages import StatedVersion
 from flnet.protocol.secure_sum import MaskUpdate
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.series import key_of
 from flnet.store.base import SavedJob
 

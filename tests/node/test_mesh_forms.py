@@ -119,7 +119,7 @@ async def test_large_updates_are_fetched_once_by_each_peer_and_a_node_that_joins
 async def test_folding_large_updates_gives_the_bits_of_averaging_them_at_once(monkeypatch: Any) -> None:
     held = []
     for hold_bytes in (1, 10**9):
-        monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", hold_bytes)
+        monkeypatch.setattr("flnet.rounds.base_round.HOLD_BYTES", hold_bytes)
         async with mixed("safetensors", "safetensors", "safetensors", numbers=LARGE) as mesh:
             await mesh.train(rounds=2)
             held.append(mesh.digests())

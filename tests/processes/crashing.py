@@ -38,7 +38,7 @@ from flnet.protocol.effects import Answer, Save
 from flnet.protocol.events import Event
 from flnet.protocol.messages import JobMessage, ModelParams, Packet
 from flnet.protocol.updates import RoundKey
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.vertical_job import VerticalJob
 from flnet.wire.transport import Reply
 

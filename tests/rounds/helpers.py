@@ -28,7 +28,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import JobMessage
 from flnet.protocol.updates import Claim, Update
-from flnet.rounds.base import AnyJob
+from flnet.rounds.base_job import AnyJob
 from flnet.rounds.job import Job
 from flnet.rounds.round import Round
 from flnet.rounds.settings import JobSettings, Rules, Waits

@@ -401,7 +401,7 @@ def test_an_offer_of_a_round_that_is_averaged_is_stale() -> None:
 
 
 def folding(monkeypatch: pytest.MonkeyPatch) -> Bench:
-    monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", 8)  # one update
+    monkeypatch.setattr("flnet.rounds.base_round.HOLD_BYTES", 8)  # one update
     bench = Bench(peers=["a", "c"])
     bench.hear(asked("a"))
     bench.hear(came("a"))
@@ -453,7 +453,7 @@ def test_an_average_from_another_base_counts_for_none() -> None:
 @pytest.fixture
 def spoilt(monkeypatch: pytest.MonkeyPatch) -> Bench:
     """A round of b with a, c and d, whose sum holds the updates of a, b and c; that of c does not count."""
-    monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", 8)  # one update
+    monkeypatch.setattr("flnet.rounds.base_round.HOLD_BYTES", 8)  # one update
     bench = Bench(peers=["a", "c", "d"])
     bench.hear(asked("a"))
     for name in ("a", "c"):

@@ -10,7 +10,7 @@ import pytest
 
 from flnet.membership.probing import Pauses
 from flnet.params.params import Digest, PeerId
-from flnet.rounds.base import BaseJob
+from flnet.rounds.base_job import BaseJob
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.schedule import Faults

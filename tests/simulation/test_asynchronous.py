@@ -78,7 +78,7 @@ def test_a_node_that_lost_its_disk_starts_from_the_models_of_the_others() -> Non
 
 
 def test_an_absurd_model_is_left_out_even_if_it_was_added_up_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", 1)
+    monkeypatch.setattr("flnet.rounds.base_round.HOLD_BYTES", 1)
     cluster = joined(5)
     names = list(cluster.nodes)
     wake(cluster, *names[1:])

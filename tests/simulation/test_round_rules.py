@@ -16,7 +16,7 @@ from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.protocol.effects import Average, Evaluate, Send, Train
 from flnet.protocol.events import Event, SumSpoilt, Trained
 from flnet.protocol.messages import Accuracy
-from flnet.rounds import base
+from flnet.rounds import base_round
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
@@ -193,7 +193,7 @@ ONE_UPDATE = 28  # bytes: 4 weights and 3 biases
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(base, "HOLD_BYTES", ONE_UPDATE)
+    monkeypatch.setattr(base_round, "HOLD_BYTES", ONE_UPDATE)
 
 
 def with_absurd_updates(cluster: Cluster, evil: str) -> list[str]:
@@ -218,7 +218,7 @@ def with_absurd_updates(cluster: Cluster, evil: str) -> list[str]:
 def test_sums_keep_all_invariants_under_faults(
     seed: int, absurd: bool, updates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(base, "HOLD_BYTES", updates * ONE_UPDATE)
+    monkeypatch.setattr(base_round, "HOLD_BYTES", updates * ONE_UPDATE)
     rng = Random(seed)
     faults = replace(any_faults(rng), digests=rng.choice([0.5, 1]), push_bytes=0)
     cluster = mesh(rng.choice([3, 4, 5]), seed, faults)

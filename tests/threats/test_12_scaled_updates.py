@@ -160,7 +160,7 @@ async def large(times: float, **rules: Any) -> Mesh:
 async def test_what_is_added_to_a_sum_is_clipped_to_the_same_bits(monkeypatch: Any) -> None:
     held = []
     for hold_bytes in (1, 10**9):
-        monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", hold_bytes)
+        monkeypatch.setattr("flnet.rounds.base_round.HOLD_BYTES", hold_bytes)
         mesh = await large(50, clip_norm=1.0)
         held.append(digests(mesh))
         await mesh.stop()
@@ -171,7 +171,7 @@ async def test_what_is_added_to_a_sum_is_clipped_to_the_same_bits(monkeypatch: A
 async def test_an_absurd_update_that_is_in_a_sum_already_counts_nowhere_either(monkeypatch: Any) -> None:
     seen, outcomes = [], []
     for hold_bytes in (1, 10**9):
-        monkeypatch.setattr("flnet.rounds.base.HOLD_BYTES", hold_bytes)
+        monkeypatch.setattr("flnet.rounds.base_round.HOLD_BYTES", hold_bytes)
         mesh = await large(1000)
         seen.append(digests(mesh))
         record = mesh.nodes["b"].history(MNIST_3_7)[-1]
