@@ -228,10 +228,14 @@ class GroupBuilding:
             return self._next_attempt()
         return self._follow() or self._go_on()
 
-    def join(self, peer: PeerId) -> None:
-        """A node takes part, expected or not; not again if it held up an attempt."""
+    def hear(self, peer: PeerId) -> None:
+        """A node speaks of this round: it may have voted in some group of it, of which this node need not know."""
         self._voters.add(peer)
         self._spoke.add(peer)
+
+    def join(self, peer: PeerId) -> None:
+        """A node takes part, expected or not; not again if it held up an attempt."""
+        self.hear(peer)
         if peer not in self._out:
             self._candidates.add(peer)
 
@@ -243,11 +247,12 @@ class GroupBuilding:
         """Only these nodes train in the round, which was not known when it opened."""
         self._candidates &= {*chosen}
         self._doubtful &= {*chosen}
-        self._voters &= {*chosen}
+        self._voters &= {*chosen} | self._spoke
         return self._go_on() if self.has_started else []
 
     def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
         """Take a part of this stage."""
+        self.hear(sender)
         if attempt > self.attempt + 2 or attempt > LAST_ATTEMPT:
             return []
         match part:
@@ -388,8 +393,6 @@ class GroupBuilding:
 
     def _take_keys(self, sender: PeerId, attempt: int, part: KeysPart) -> list[Effect]:
         if attempt < self.attempt or self.has_begun:
-            self._voters.add(sender)
-            self._spoke.add(sender)
             return []
         self.join(sender)
         self._attempts[attempt].keys.setdefault(sender, part)

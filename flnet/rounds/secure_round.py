@@ -117,6 +117,7 @@ class SecureRound(Round):
     def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
         """Begin the round; see `Round.enter`."""
         effects = super().enter(opening, awaited, is_mine)
+        self._count_unnamed()
         for event in self._inbox.take_parts(self.key):
             effects += self.sum.receive(event.peer, event.attempt, event.part)
         return self._advanced(effects)
@@ -127,7 +128,16 @@ class SecureRound(Round):
         effects = super().join(opening, awaited)
         if self.chosen is not None and before is None:
             effects += self.sum.choose(self.chosen)
+            self._count_unnamed()
         return self._advanced(effects)
+
+    def rest(self) -> list[Effect]:
+        """Do not train in this round; see `Round.rest`. Who is not named by the choice says that it has no group either."""
+        rests = super().rest()
+        if self.choice is None or self._settings.my_id in self.choice.members:
+            return rests
+        words = text("the choice of who trains does not name it")
+        return [*rests, self._refusal(self._peers.here, words, late=False)]
 
     def receive(self, event: Event) -> list[Effect]:
         """Handle the end of work, an answer of a peer, the loss of one, or a timer."""
@@ -168,7 +178,9 @@ class SecureRound(Round):
             return []
         self.choice, who = choice, chosen(choice, self._settings.trainer, self.key.number)
         self.gathering.choose(who)
-        return [*self.sum.choose(who), *(self.rest() if self.gathering.sits_out else [])]
+        effects = self.sum.choose(who)
+        self._count_unnamed()
+        return [*effects, *(self.rest() if self.gathering.sits_out else [])]
 
     def declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part in this round."""
@@ -187,11 +199,26 @@ class SecureRound(Round):
 
         Who is in the sum is told of the average, too: it may have lost its memory, and could not open the sum again.
         """
-        is_known = self._peers.updates.has_spoken(peer) and not self._peers.updates.silent((peer,))
-        if is_known and (self.chosen is None or peer in self.chosen):
+        if self._may_vote(peer):
             self.sum.building.meet(peer)
         accuracy = self._held.accuracy
         return [] if accuracy is None or not self._has_common else [self._claim((peer,), accuracy)]
+
+    def _may_vote(self, peer: PeerId) -> bool:
+        """Whether a peer may be in some group of this round.
+
+        One that the choice does not name may not know of the choice, or not believe it. One that is named and not chosen
+        trains in no group.
+        """
+        is_known = self._peers.updates.counts(peer) or peer in self._history.contributors()
+        may_train = self.choice is None or peer not in self.choice.members or peer in (self.chosen or ())
+        return is_known and may_train
+
+    def _count_unnamed(self) -> None:
+        """Count the votes of those whom the choice does not name: they could open a sum of their own, beside this one."""
+        for peer in self._peers.here if self.choice is not None else ():
+            if self._may_vote(peer):
+                self.sum.building.meet(peer)
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
         """Stop the work of the round, and forget its secrets."""

@@ -142,6 +142,7 @@ class SecureSum:
         self._here.add(sender)
         self._gone.discard(sender)
         if isinstance(part, RevealPart | VOTES):
+            self.building.hear(sender)
             group = self.group
             if group is None or part.group != group.id:
                 if len(self._early) < 4 * (len(self._here) + 1):

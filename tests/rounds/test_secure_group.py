@@ -182,7 +182,8 @@ def leader_of(candidates: list[PeerId], here: list[PeerId]) -> GroupBuilding:
     for name in here[1:]:
         node.receive(name, 0, KeysPart(keys=keys_of(name, 0), base=BASE))
     node.trained()
-    node.timer_fired(node.timer)
+    if candidates != here:
+        node.timer_fired(node.timer)
     assert node.group is not None
     assert sorted(node.group.members) == here
     return node
@@ -205,3 +206,15 @@ def test_who_is_not_chosen_has_no_vote() -> None:
     assert node.quorum == 5
     node.choose(names[:3])
     assert node.quorum == 2
+
+
+def test_who_speaks_of_the_round_in_another_group_has_a_vote_though_it_is_not_chosen() -> None:
+    names = [PeerId(f"n{n:02}") for n in range(6)]
+    node = leader_of(names[:3], names[:3])
+    assert node.quorum == 2
+    for name in names[3:5]:
+        node.receive(name, 0, HeldPart(group="0" * 64))
+    assert node.quorum == 3
+    node.choose(names[:3])
+    node.leave(names[3], is_refusal=True)
+    assert node.quorum == 3
