@@ -369,11 +369,14 @@ class GroupBuilding:
         return min(self._candidates, default=self._me)
 
     def _ranks_first(self, sender: PeerId, attempt: int) -> bool:
-        """Whether nobody else has named the members of an attempt who comes before this sender."""
-        named = self._attempts[attempt].named
-        if named is None:
+        """Whether nobody else has named the members of an attempt who comes before this sender.
+
+        Of what one node says, the newest counts until the group is known: it may have been restarted.
+        """
+        now = self._attempts[attempt]
+        if now.named is None or (now.group is None and now.named[0] == sender):
             return True
-        before = named[0]
+        before = now.named[0]
         return before != self._key.initiator and (sender == self._key.initiator or sender < before)
 
     def _wait(self) -> list[Effect]:
@@ -395,7 +398,12 @@ class GroupBuilding:
         if attempt < self.attempt or self.has_begun:
             return []
         self.join(sender)
-        self._attempts[attempt].keys.setdefault(sender, part)
+        group = self._attempts[attempt].group
+        if group is None:
+            self._attempts[attempt].keys[sender] = part  # the newest: a node that was restarted has drawn others
+        elif group.leader == self._me and group.members.get(sender, part.keys) != part.keys:
+            self._leave_out({sender})
+            return self._next_attempt()
         return self._go_on() if attempt == self.attempt else self._follow()
 
     def _follow(self) -> list[Effect]:

@@ -218,3 +218,28 @@ def test_who_speaks_of_the_round_in_another_group_has_a_vote_though_it_is_not_ch
     node.choose(names[:3])
     node.leave(names[3], is_refusal=True)
     assert node.quorum == 3
+
+
+def test_a_node_that_was_restarted_before_the_group_is_known_is_in_it_with_its_new_keys() -> None:
+    names = [PeerId(f"n{n:02}") for n in range(3)]
+    node = GroupBuilding(KEY, names[0], names, 1 / 3, 10.0, lambda *_: [])
+    node.receive(names[1], 0, KeysPart(keys=keys_of("n01 before", 0), base=BASE))
+    node.start(BASE)
+    node.done(0, KeysDrawn(keys_of("n00", 0)))
+    for name in names[1:]:
+        node.receive(name, 0, KeysPart(keys=keys_of(name, 0), base=BASE))
+    assert node.group is not None
+    assert node.group.members[names[1]] == keys_of("n01", 0)
+
+
+def test_a_node_that_was_restarted_afterwards_is_left_out_of_the_next_attempt() -> None:
+    names = [PeerId(f"n{n:02}") for n in range(3)]
+    node = leader_of(names, names)
+    node.receive(names[1], 0, KeysPart(keys=keys_of("n01", 0), base=BASE))  # twice the same
+    assert (node.attempt, node.has_begun) == (0, False)
+    node.receive(names[1], 0, KeysPart(keys=keys_of("n01 again", 0), base=BASE))
+    assert node.attempt == 1
+    node.done(1, KeysDrawn(keys_of("n00", 1)))
+    node.receive(names[2], 1, KeysPart(keys=keys_of("n02", 1), base=BASE))
+    assert node.group is not None
+    assert sorted(node.group.members) == [names[0], names[2]]
