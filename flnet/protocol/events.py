@@ -280,6 +280,7 @@ class SecurePartReceived(Event):
     attempt: int
     part: AnySecurePart
     agreement: Mapping[str, str] | None = field(default=None, compare=False)
+    choice: ChoiceMessage | None = None
 
 
 @dataclass(frozen=True)

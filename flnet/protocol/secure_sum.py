@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field
 
 from flnet.params.params import Params, PeerId
-from flnet.protocol.messages import MAX_PEERS, HexDigest, JobMessage, Message, Name
+from flnet.protocol.messages import MAX_PEERS, ChoiceMessage, HexDigest, JobMessage, Message, Name
 
 MAX_ATTEMPTS = 1000
 MAX_BALLOT = 10**6
@@ -161,12 +161,14 @@ class SecureSumMessage(JobMessage):
 
     Attributes:
         attempt: which attempt of the round it is about, from 0; each has keys of its own.
+        choice: with keys: of who trains, as the start had it, for who missed that.
     """
 
     path: ClassVar[str] = "/training/secure_sum"
 
     attempt: Attempt
     part: AnySecurePart
+    choice: ChoiceMessage | None = None
 
 
 # What this node asks of the holder of its secrets (`flnet.compute.secure_sums`), and what comes back. The core never

@@ -602,6 +602,7 @@ class Job(BaseJob[Round]):
         if self.settings.secure is None:
             raise OtherRounds(text("updates are not masked here (FLNET_AGGREGATION names no secure sum)"))
         self._must_be_near(event.key)
+        event = replace(event, choice=self._believed(event.choice))
         if isinstance(self.round, SecureRound) and event.key == self.key and self.phase is not Phase.LOADING:
             return self.round.part_received(event)
         is_loading = self.phase is Phase.LOADING

@@ -397,6 +397,7 @@ class GroupBuilding:
     def _take_keys(self, sender: PeerId, attempt: int, part: KeysPart) -> list[Effect]:
         if attempt < self.attempt or self.has_begun:
             return []
+        has_led = self._leader == self._me
         self.join(sender)
         group = self._attempts[attempt].group
         if group is None:
@@ -404,7 +405,9 @@ class GroupBuilding:
         elif group.leader == self._me and group.members.get(sender, part.keys) != part.keys:
             self._leave_out({sender})
             return self._next_attempt()
-        return self._go_on() if attempt == self.attempt else self._follow()
+        # Who leads now has its time from now on; else this node would begin the next attempt just before it.
+        wait = self._wait() if has_led and self._leader != self._me and self.has_started else []
+        return [*wait, *(self._go_on() if attempt == self.attempt else self._follow())]
 
     def _follow(self) -> list[Effect]:
         """Go on to an attempt that the leader has begun, or more peers than may break the protocol.

@@ -119,7 +119,7 @@ class SecureRound(Round):
         effects = super().enter(opening, awaited, is_mine)
         self._count_unnamed()
         for event in self._inbox.take_parts(self.key):
-            effects += self.sum.receive(event.peer, event.attempt, event.part)
+            effects += self.part_received(event)
         return self._advanced(effects)
 
     def join(self, opening: Opening, awaited: Start | None) -> list[Effect]:
@@ -145,10 +145,12 @@ class SecureRound(Round):
 
     def part_received(self, event: SecurePartReceived) -> list[Effect]:
         """Handle a part of the conversation about the sum."""
-        is_unasked = isinstance(event.part, KeysPart) and self.chosen is not None and event.peer not in self.chosen
-        if self.is_past or self.is_over or self.taken or is_unasked:
+        if self.is_past or self.is_over or self.taken:
             return []
-        return self._advanced(self.sum.receive(event.peer, event.attempt, event.part))
+        learnt = self._learn(event.choice)
+        is_unasked = isinstance(event.part, KeysPart) and self.chosen is not None and event.peer not in self.chosen
+        taken = [] if is_unasked else self.sum.receive(event.peer, event.attempt, event.part)
+        return self._advanced([*learnt, *taken])
 
     def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
         """Handle a peer's masked update of this round, or the offer of one.
@@ -171,7 +173,7 @@ class SecureRound(Round):
         return self._advanced([*effects, *([self.gathering.counted(update)] if is_here else [])])
 
     def _learn(self, choice: ChoiceMessage | None) -> list[Effect]:
-        """A masked update says who trains, before the start of the round has come, which keys do not say."""
+        """Keys and masked updates say who trains, before the start of the round has come."""
         if choice is None or self.choice is not None or not self.listening:
             return []
         if choice.group is not None and not self._parts.search.believes(choice):
@@ -514,5 +516,6 @@ class SecureRound(Round):
         peers = self._peers.here if to is None else set(to) & self._peers.here
         if not peers:
             return []
-        message = self._settings.message(SecureSumMessage, self.key, attempt=attempt, part=part)
+        choice = self.choice if isinstance(part, KeysPart) else None
+        message = self._settings.message(SecureSumMessage, self.key, attempt=attempt, part=part, choice=choice)
         return [Send(tuple(sorted(peers)), message)]

@@ -85,7 +85,7 @@ class Opening:
     def told_by(cls, sign: Sign) -> Opening:
         """An opening of which only the message of a node that takes part in it tells."""
         if isinstance(sign, SecurePartReceived):
-            return cls(sign.key, heard_start=False, is_told=True)
+            return cls(sign.key, heard_start=False, choice=sign.choice, is_told=True)
         return cls(sign.update.key, heard_start=False, choice=sign.choice, run=sign.run, is_told=True)
 
     def joined(self, other: Opening) -> Opening:

@@ -243,3 +243,16 @@ def test_a_node_that_was_restarted_afterwards_is_left_out_of_the_next_attempt() 
     node.receive(names[2], 1, KeysPart(keys=keys_of("n02", 1), base=BASE))
     assert node.group is not None
     assert sorted(node.group.members) == [names[0], names[2]]
+
+
+def test_a_leader_that_comes_late_has_its_time_before_another_one_begins_the_next_attempt() -> None:
+    names = [PeerId(f"n{n:02}") for n in range(3)]
+    node = GroupBuilding(KEY, names[1], names, 1 / 3, 10.0, lambda *_: [])
+    node.start(BASE)
+    node.done(0, KeysDrawn(keys_of("n01", 0)))
+    assert node.trained() == [SetTimer(node.timer, 20.0)]
+    effects = node.timer_fired(node.timer)  # n00 leads, and has said nothing
+    assert (node.attempt, SetTimer(node.timer, 10.0) in effects) == (1, True)
+    node.done(1, KeysDrawn(keys_of("n01", 1)))
+    effects = node.receive(names[0], 1, KeysPart(keys=keys_of("n00", 1), base=BASE))
+    assert SetTimer(node.timer, 20.0) in effects
