@@ -33,13 +33,13 @@ from flnet.protocol.events import (
     DeclineReceived,
     Event,
     Mark,
+    PartReceived,
     Paused,
     ProbeAnswered,
     ProbeReceived,
     Resumed,
     RoundAsked,
     RoundTriggered,
-    SecurePartReceived,
     SendFailed,
     SeriesStopped,
     TrainingAsked,
@@ -133,7 +133,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case AskVersion() as m:
             return m.trainer, VersionReceived(version_of(m, m.sender, m.round, m.trainer), _stated(m))
         case SecureSumMessage() as m:
-            return m.trainer, SecurePartReceived(m.sender, _key_of(m), m.attempt, m.part, _stated(m), m.choice)
+            return m.trainer, PartReceived(m.sender, _key_of(m), m.attempt, m.part, _stated(m), m.choice)
         case VerticalMessage() as m:
             said = (m.session, m.number, m.parts, packet.params or Params(), m.federated_learning_params)
             return m.trainer, VerticalReceived(m.sender, _key_of(m), *said)

@@ -272,7 +272,7 @@ class RoundAnswered(Event):
 
 
 @dataclass(frozen=True)
-class SecurePartReceived(Event):
+class PartReceived(Event):
     """A peer sent a part of the conversation of a secure sum; see `flnet.protocol.secure_sum`."""
 
     peer: PeerId

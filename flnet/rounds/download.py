@@ -35,13 +35,13 @@ class ParamsDownload:
         me: PeerId,
         peers: Collection[PeerId],
         patience: float,
-        tell: Callable[[PeerId], Publish],
+        tell: Callable[[PeerId], Publish] | None,
         form: Schema | None = None,
     ) -> None:
         """Args:
         peers: who hold them. Nodes with other ids ask them in another order, so that no peer serves all.
         patience: seconds for all of it.
-        tell: makes the news that a peer is asked.
+        tell: makes the news that a peer is asked; None: people need not read of it.
         form: of the arrays, where they are no parameters of the job's model.
         """
         self.digest, self.timer = digest, timer
@@ -97,4 +97,5 @@ class ParamsDownload:
             return []
         peer = self._sources.pop(0)
         self._asked += 1
-        return [Fetch(self._key, peer, self.digest, form=self._form), self._tell(peer)]
+        told = [self._tell(peer)] if self._tell else []
+        return [Fetch(self._key, peer, self.digest, form=self._form), *told]

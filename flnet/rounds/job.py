@@ -34,13 +34,13 @@ from flnet.protocol.events import (
     Event,
     Fetched,
     FetchFailed,
+    PartReceived,
     PeerLost,
     PeerSeen,
     Prepared,
     RoundAnswered,
     RoundAsked,
     RoundTriggered,
-    SecurePartReceived,
     SecureStepDone,
     SendFailed,
     SendRefused,
@@ -84,6 +84,7 @@ from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import LEGAL, SECURE, Phase
 from flnet.rounds.stopping import TIMERS
+from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
 
 PUT_OFF = "round:put-off"  # a timer
@@ -165,7 +166,7 @@ class Job(BaseJob[Round]):
             case SendFailed(peer, path, key) if key == self.key and path != Accuracy.path:
                 self.peers.missed(peer, key, path == StartTraining.path)
                 return self._to_round(event)
-            case SecurePartReceived():
+            case PartReceived():
                 return self._part_received(event)
             case Trained() | TrainingFailed() | Averaged() | AveragingFailed() | SumSpoilt() | SecureStepDone():
                 return self._to_round(event)
@@ -444,7 +445,7 @@ class Job(BaseJob[Round]):
                 return self.phase is Phase.GATHERING  # its update is too late
             case DataChanged():
                 return self.phase is Phase.NO_DATA
-        may_give_up = (SecurePartReceived, SecureStepDone, TimerFired, FetchFailed) if self.settings.secure else ()
+        may_give_up = (PartReceived, SecureStepDone, TimerFired, FetchFailed) if self.settings.secure else ()
         return isinstance(event, SHOW_AVERAGES + may_give_up)
 
     @property
@@ -586,7 +587,7 @@ class Job(BaseJob[Round]):
         followed = self._follow(event.update.peer, event)
         return [self.save(kept_update(event)), *followed]
 
-    def _part_received(self, event: SecurePartReceived) -> list[Effect]:
+    def _part_received(self, event: PartReceived) -> list[Effect]:
         """Handle a part of the conversation about a secure sum; of a round that is not open yet, it is kept.
 
         It shows that its sender is in that round, long before there is an update. Without that, nodes that were led into
@@ -603,7 +604,7 @@ class Job(BaseJob[Round]):
             raise OtherRounds(text("updates are not masked here (FLNET_AGGREGATION names no secure sum)"))
         self._must_be_near(event.key)
         event = replace(event, choice=self._believed(event.choice))
-        if isinstance(self.round, SecureRound) and event.key == self.key and self.phase is not Phase.LOADING:
+        if isinstance(self.round, VotedRound) and event.key == self.key and self.phase is not Phase.LOADING:
             return self.round.part_received(event)
         is_loading = self.phase is Phase.LOADING
         if isinstance(event.part, KeysPart) and not is_loading:
@@ -614,7 +615,7 @@ class Job(BaseJob[Round]):
         if is_loading:
             return []
         why = text("it is in round {number}", event.key.number)
-        left = self.round.left_by(event.peer, why) if isinstance(self.round, SecureRound) else []
+        left = self.round.left_by(event.peer, why) if isinstance(self.round, VotedRound) else []
         return [*left, *self._follow(event.peer, event)]
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:

@@ -26,6 +26,7 @@ from flnet.protocol.events import (
     FetchFailed,
     HyperParamsEdited,
     OutputsComputed,
+    PartReceived,
     Paused,
     PeerLost,
     PeerSeen,
@@ -41,7 +42,6 @@ from flnet.protocol.events import (
     RoundAnswered,
     RoundAsked,
     RoundTriggered,
-    SecurePartReceived,
     SecureStepDone,
     SendFailed,
     SendRefused,
@@ -252,7 +252,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 
 # What may settle the contributors of a secure sum, or show that it cannot be opened; then the next round may follow.
 _SETTLES_SUM = (
-    *(SecurePartReceived, SecureStepDone, TimerFired, PeerLost, PeerSeen, ClaimReceived, *_SAID),
+    *(PartReceived, SecureStepDone, TimerFired, PeerLost, PeerSeen, ClaimReceived, *_SAID),
     *(Fetched, FetchFailed, SendRefused, Trained, TrainingFailed),
 )
 
@@ -267,7 +267,7 @@ def _with_sums(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Se
     # A round that opens may be settled already by what others said of it before.
     opened = {event: targets | {P.AVERAGING} if targets & _STARTS else targets for event, targets in row.items()}
     if UpdateReceived in opened:  # a part of the conversation tells of its round, too
-        opened[SecurePartReceived] = opened[UpdateReceived]
+        opened[PartReceived] = opened[UpdateReceived]
     # A trainer that is loaded may need updates one by one.
     return {**opened, Prepared: opened[Prepared] | {P.NO_DATA}} if Prepared in opened else opened
 
@@ -366,7 +366,7 @@ EVERYWHERE: frozenset[type] = frozenset(
     {
         *(VersionReceived, VersionAnswered, RoundAsked, RoundAnswered),
         *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
-        *(SecurePartReceived, SecureStepDone),
+        *(PartReceived, SecureStepDone),
         *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged, Planned, WillingnessChanged),
     }
 )
