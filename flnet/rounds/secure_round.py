@@ -197,7 +197,7 @@ class SecureRound(Round):
         return [*again, *self._not_sent(peer)]
 
     def met(self, peer: PeerId) -> list[Effect]:
-        """Handle a reachable peer; one that was in rounds before may be in another group of this one.
+        """Handle a reachable peer; it may be in another group of this round.
 
         Who is in the sum is told of the average, too: it may have lost its memory, and could not open the sum again.
         """
@@ -207,14 +207,14 @@ class SecureRound(Round):
         return [] if accuracy is None or not self._has_common else [self._claim((peer,), accuracy)]
 
     def _may_vote(self, peer: PeerId) -> bool:
-        """Whether a peer may be in some group of this round.
+        """Whether a peer may be in some group of this round; not if it has let rounds wait, and was in no average.
 
         One that the choice does not name may not know of the choice, or not believe it. One that is named and not chosen
         trains in no group.
         """
-        is_known = self._peers.updates.counts(peer) or peer in self._history.contributors()
+        is_silent = bool(self._peers.updates.silent((peer,))) and peer not in self._history.contributors()
         may_train = self.choice is None or peer not in self.choice.members or peer in (self.chosen or ())
-        return is_known and may_train
+        return may_train and not is_silent
 
     def _count_unnamed(self) -> None:
         """Count the votes of those whom the choice does not name: they could open a sum of their own, beside this one."""

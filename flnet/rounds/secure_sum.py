@@ -285,7 +285,8 @@ class SecureSum:
     def _open_vote(self) -> list[Effect]:
         group = self.group
         assert group is not None
-        self._vote = ContributorVote(self._me, group.id, list(group.members), self.building.quorum, self._is_sound)
+        members, building = list(group.members), self.building
+        self._vote = ContributorVote(self._me, group.id, members, lambda: building.quorum, self._is_sound)
         early, self._early = self._early, []
         return [
             effect
