@@ -39,23 +39,20 @@ def contributors_of(members: Mapping[str, str]) -> Contributors:
 
 
 class ContributorVote:
-    """One member's part in the vote, or the view of a node that is no member.
-
-    Attributes:
-        settled: the contributors, once a quorum has accepted them.
-    """
+    """One member's part in the vote, or the view of a node that is no member."""
 
     def __init__(
         self,
         me: PeerId,
         group: str,
         members: Sequence[PeerId],
-        quorum: int,
+        quorum: Callable[[], int],
         is_sound: Callable[[Contributors], bool],
     ) -> None:
         """Args:
         members: sorted; without `me` where this node only listens.
-        quorum: how many members must accept, more than half of them.
+        quorum: how many members must accept, more than half of all nodes that may vote in the round. That number can
+            change, because another node may be met that this one did not know of.
         is_sound: whether this node may accept a set.
         """
         self._me, self._group, self._members, self._quorum = me, group, list(members), quorum
@@ -68,7 +65,15 @@ class ContributorVote:
         self._own: Contributors = ()
         self._highest = 0  # ballot that was heard of
         self._raises: Counter[PeerId] = Counter()
-        self.settled: Contributors | None = None
+        self._settled: Contributors | None = None
+
+    @property
+    def settled(self) -> Contributors | None:
+        """The contributors, once a quorum has accepted them."""
+        if self._settled is None and self._accepts:
+            (_, contributors), alike = Counter(self._accepts.values()).most_common(1)[0]
+            self._settled = contributors if alike >= self._quorum() else None
+        return self._settled
 
     @property
     def accepted(self) -> AcceptPart | None:
@@ -152,10 +157,11 @@ class ContributorVote:
 
     def _propose(self) -> list[Said]:
         """Propose once a quorum has promised: what may be settled already, else what this node holds."""
-        if len(self._promises) < self._quorum:
+        quorum = self._quorum()
+        if len(self._promises) < quorum:
             return []
         ballot, told = self._ballot, [accepted for accepted in self._promises.values() if accepted is not None]
-        least = self._quorum + len(self._promises) - len(self._members)
+        least = quorum + len(self._promises) - len(self._members)
         supporters = Counter(contributors for _, contributors in told)
         binding = [accepted for accepted in told if supporters[accepted[1]] >= least]
         contributors = max(binding)[1] if binding else self._undisputed(ballot, [each for _, each in told])
@@ -187,6 +193,3 @@ class ContributorVote:
         before = self._accepts.get(member)
         if before is None or before[0] <= ballot:
             self._accepts[member] = ballot, contributors
-        alike = sum(accepted == (ballot, contributors) for accepted in self._accepts.values())
-        if self.settled is None and alike >= self._quorum:
-            self.settled = contributors

@@ -99,10 +99,6 @@ class Silence:
         """Whether this peer said at least once what was waited for."""
         return peer in self._heard
 
-    def counts(self, peer: PeerId) -> bool:
-        """Whether this peer counts among those that are there: it has spoken, or nobody has, and it is not silent."""
-        return (peer in self._heard or not self._heard) and not self._is_over(peer)
-
     def said_nothing(self, peers: Collection[PeerId]) -> None:
         """This node waited for these peers until their time was over."""
         known = [peer for peer in peers if peer in self._heard]

@@ -163,20 +163,20 @@ class SecureRound(VotedRound):
         return self._advanced([*effects, *([self.gathering.counted(update)] if is_here else [])])
 
     def met(self, peer: PeerId) -> list[Effect]:
-        """Handle a reachable peer; one that was in rounds before may be in another group of this one."""
+        """Handle a reachable peer; it may be in another group of this round."""
         if self._may_vote(peer):
             self.sum.building.meet(peer)
         return super().met(peer)
 
     def _may_vote(self, peer: PeerId) -> bool:
-        """Whether a peer may be in some group of this round.
+        """Whether a peer may be in some group of this round; not if it has let rounds wait, and was in no average.
 
         One that the choice does not name may not know of the choice, or not believe it. One that is named and not chosen
         trains in no group.
         """
-        is_known = self._peers.updates.counts(peer) or peer in self._history.contributors()
+        is_silent = bool(self._peers.updates.silent((peer,))) and peer not in self._history.contributors()
         may_train = self.choice is None or peer not in self.choice.members or peer in (self.chosen or ())
-        return is_known and may_train
+        return may_train and not is_silent
 
     def _received(self, event: Event) -> list[Effect]:
         if self.taken or self.is_over:

@@ -273,8 +273,8 @@ class SecureSum:
     def _open_vote(self) -> list[Effect]:
         group = self.group
         assert group is not None
-        say = partial(self._say, group.attempt)
-        voters = (group.id, list(group.members), self.building.quorum, say)
+        building, say = self.building, partial(self._say, group.attempt)
+        voters = (group.id, list(group.members), lambda: building.quorum, say)
         self._vote = Settlement(self.key, self._me, *voters, is_sound=self._is_sound, held=self._held)
         early, self._early = self._early, []
         return [

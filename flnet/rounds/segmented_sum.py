@@ -73,7 +73,7 @@ class SegmentedSum:
             me,
             hashlib.sha256(facts.encode()).hexdigest(),
             members,
-            len(members) // 2 + 1,
+            lambda: len(members) // 2 + 1,
             self._say,
             is_sound=self._is_sound,
             held=self._held,

@@ -36,7 +36,7 @@ class Settlement:
         me: PeerId,
         group: str,
         members: Sequence[PeerId],
-        quorum: int,
+        quorum: Callable[[], int],
         say: Say,
         *,
         is_sound: Callable[[Contributors], bool],
@@ -46,7 +46,7 @@ class Settlement:
         """Args:
         group: digest of who votes on what, to which all parts are bound.
         members: sorted.
-        quorum: how many members must accept, more than half of them.
+        quorum: how many members must accept; see `ContributorVote`.
         say: makes the effects that send a part.
         is_sound: whether this node may accept a set.
         held: the contributors of which this node has what it needs, to propose them.

@@ -31,7 +31,7 @@ class Members:
     def __init__(self, count: int, quorum: int, least: int = 1) -> None:
         names = members(count)
         self.votes = {
-            name: ContributorVote(name, GROUP, names, quorum, lambda chosen: len(chosen) >= least)
+            name: ContributorVote(name, GROUP, names, lambda: quorum, lambda chosen: len(chosen) >= least)
             for name in names
         }
         self.under_way: deque[tuple[PeerId, PeerId, object]] = deque()
@@ -85,7 +85,7 @@ def test_a_leader_proposes_what_was_accepted_before_it_asked() -> None:
 
 
 def test_a_member_that_promised_accepts_nothing_under_a_lower_ballot() -> None:
-    vote = ContributorVote(PeerId("n01"), GROUP, members(4), 3, lambda chosen: True)
+    vote = ContributorVote(PeerId("n01"), GROUP, members(4), lambda: 3, lambda chosen: True)
     high = PreparePart(group=GROUP, ballot=9)
     low = ProposePart(group=GROUP, ballot=5, contributors=dict(some("n00", "n01", "n02")))
     assert vote.receive(PeerId("n00"), high)
@@ -94,7 +94,7 @@ def test_a_member_that_promised_accepts_nothing_under_a_lower_ballot() -> None:
 
 
 def test_who_is_no_member_is_not_heard_and_does_not_vote() -> None:
-    vote = ContributorVote(PeerId("x"), GROUP, members(3), 2, lambda chosen: True)
+    vote = ContributorVote(PeerId("x"), GROUP, members(3), lambda: 2, lambda chosen: True)
     chosen: dict[str, str] = {str(peer): digest for peer, digest in some("n00", "n01")}
     accept = AcceptPart(group=GROUP, ballot=0, contributors=chosen)
     assert vote.accept_all(some("n00", "n01")) == []
@@ -174,7 +174,7 @@ def test_one_member_cannot_bind_a_leader_to_what_nobody_sent() -> None:
     ],
 )
 def test_a_ballot_of_another_member_is_not_heard(part: PreparePart | ProposePart) -> None:
-    vote = ContributorVote(PeerId("n01"), GROUP, members(4), 3, lambda chosen: True)
+    vote = ContributorVote(PeerId("n01"), GROUP, members(4), lambda: 3, lambda chosen: True)
     assert vote.receive(PeerId("n03"), part) == []
     assert vote.receive(PeerId("n00"), part) != []
 
@@ -206,7 +206,7 @@ def test_who_sent_two_masked_updates_is_left_out() -> None:
 
     mesh = Members(5, 4)
     for name in names[:4]:
-        mesh.votes[name] = ContributorVote(name, GROUP, names, 4, accepts(name))
+        mesh.votes[name] = ContributorVote(name, GROUP, names, lambda: 4, accepts(name))
         mesh.say(name, mesh.votes[name].accept_all(holds(name)))
     for _ in range(2):
         for name in names[:4]:
@@ -215,3 +215,15 @@ def test_who_sent_two_masked_updates_is_left_out() -> None:
             mesh.under_way = deque(message for message in mesh.under_way if message[1] != names[4])
             mesh.deliver_all()
     assert mesh.settled == {holds(names[0])[:4]}
+
+
+def test_nothing_is_settled_by_the_quorum_of_before_once_more_nodes_may_vote() -> None:
+    quorum, names = 2, members(2)
+    vote = ContributorVote(names[0], GROUP, names, lambda: quorum, lambda chosen: True)
+    chosen = contributors_of(dict.fromkeys(names, "0" * 64))
+    vote.accept_all(chosen)
+    quorum = 3  # a third node was met, which may be in another group
+    vote.receive(names[1], AcceptPart(group=GROUP, ballot=0, contributors=dict(chosen)))
+    assert vote.settled is None
+    quorum = 2  # it says that it is not
+    assert vote.settled == chosen

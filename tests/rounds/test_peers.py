@@ -114,16 +114,6 @@ def test_names_that_never_spoke_share_the_rounds_in_which_they_are_waited_for() 
     assert silence.silent({A, B}) == {A, B}
 
 
-def test_names_that_never_spoke_count_only_as_long_as_nobody_has_spoken() -> None:
-    silence = Silence()
-    assert silence.counts(A) and silence.counts(B)
-    silence.spoke(A)
-    assert silence.counts(A) and not silence.counts(B)
-    for _ in range(MORE_ROUNDS):
-        silence.said_nothing({A})
-    assert not silence.counts(A)
-
-
 def test_who_has_spoken_has_more_rounds_also_when_it_was_lost_meanwhile() -> None:
     silence = Silence()
     silence.spoke(A)
