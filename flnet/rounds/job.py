@@ -80,6 +80,7 @@ from flnet.rounds.peers import RESTED as PACES_RESTED
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.secure_round import SecureRound
+from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.steps import LEGAL, SECURE, Phase
@@ -112,11 +113,13 @@ class Job(BaseJob[Round]):
     @property
     def table(self) -> Mapping[Phase, Mapping[type, Set[Phase]]]:
         """Its legal steps."""
-        return SECURE if self.settings.secure else LEGAL
+        return SECURE if issubclass(self._kind, VotedRound) else LEGAL
 
     @property
     def _kind(self) -> type[Round]:
-        return SecureRound if self.settings.secure else Round
+        if self.settings.secure:
+            return SecureRound
+        return SegmentedRound if self.settings.rules.topology.kind == "segments" else Round
 
     def _view_of_sums(self) -> Mapping[str, Any] | None:
         secure = self.settings.secure
@@ -445,7 +448,9 @@ class Job(BaseJob[Round]):
                 return self.phase is Phase.GATHERING  # its update is too late
             case DataChanged():
                 return self.phase is Phase.NO_DATA
-        may_give_up = (PartReceived, SecureStepDone, TimerFired, FetchFailed) if self.settings.secure else ()
+        may_give_up = (
+            (PartReceived, SecureStepDone, TimerFired, FetchFailed) if issubclass(self._kind, VotedRound) else ()
+        )
         return isinstance(event, SHOW_AVERAGES + may_give_up)
 
     @property
@@ -600,8 +605,8 @@ class Job(BaseJob[Round]):
         self._must_have_data()
         if self.phase is not Phase.LOADING:
             must_agree(self.settings, event.peer, event.agreement)
-        if self.settings.secure is None:
-            raise OtherRounds(text("updates are not masked here (FLNET_AGGREGATION names no secure sum)"))
+        if not issubclass(self._kind, VotedRound):
+            raise OtherRounds(text("updates are neither masked nor averaged in segments here"))
         self._must_be_near(event.key)
         event = replace(event, choice=self._believed(event.choice))
         if isinstance(self.round, VotedRound) and event.key == self.key and self.phase is not Phase.LOADING:

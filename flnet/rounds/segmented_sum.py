@@ -87,6 +87,7 @@ class SegmentedSum:
         self._told: dict[int, dict[PeerId, tuple[str, Digest]]] = {}  # by segment: what nodes made, and of what
         self._made: dict[int, Params] = {}  # what this node made, and what it downloaded of others
         self._downloads: dict[Digest, ParamsDownload] = {}
+        self._resting: set[Digest] = set()  # what could not be downloaded, until it is tried again
         self._gone: set[PeerId] = set()
         self._late: dict[int, set[PeerId]] = {}  # by segment: owners that were waited for in vain
         self._turns = 0
@@ -104,8 +105,13 @@ class SegmentedSum:
 
     @property
     def updates(self) -> dict[PeerId, Update]:
-        """The updates that were settled, without their parameters."""
-        return {peer: self._updates[peer] for peer, _ in self.settled or () if peer in self._updates}
+        """The updates that were settled, without their parameters; of what did not reach this node, the name alone."""
+        nothing = Params()
+        return {peer: self._updates.get(peer) or Update(peer, self.key, nothing) for peer, _ in self.settled or ()}
+
+    def update_of(self, peer: PeerId) -> Update:
+        """An update that was offered, without its parameters."""
+        return self._updates[peer]
 
     @property
     def average(self) -> Params | None:
@@ -118,10 +124,12 @@ class SegmentedSum:
 
     def learn(self, own: Update) -> Sequence[Digest]:
         """Take this node's own update; return the digests of its segments, for its offer to the others."""
+        if self._me in self._digests:
+            return self._digests[self._me]
         cut = self._segments.cut(own.params)
         digests = [segment.digest for segment in cut]
         self._inputs |= {(self._me, place): segment for place, segment in enumerate(cut)}
-        self._note(own, digests)
+        self._note(replace(own, params=Params()), digests)
         return digests
 
     def offer(self, update: Update, digests: Sequence[Digest]) -> list[Effect]:
@@ -135,6 +143,21 @@ class SegmentedSum:
         """Whether all is here that this node is to hold of a peer's update."""
         here = all((peer, segment) in self._inputs for segment in self._needed(peer))
         return peer in self._updates and here
+
+    @property
+    def lacks_something(self) -> bool:
+        """Whether something could not be downloaded, and is to be tried again."""
+        return bool(self._resting)
+
+    def awaits(self, digest: Digest) -> bool:
+        """Whether this is being downloaded."""
+        return digest in self._downloads
+
+    def retry(self) -> list[Effect]:
+        """Try again what could not be downloaded."""
+        self._resting = set()
+        effects = [effect for peer in list(self._updates) for effect in self._want(peer, self._needed(peer))]
+        return [*effects, *self._go_on()]
 
     def find(self, digest: Digest) -> Params | None:
         """A segment with this digest that is here: of an update, or of the average."""
@@ -180,6 +203,7 @@ class SegmentedSum:
         effects = [effect for each in list(self._downloads.values()) for effect in each.receive(event)]
         if isinstance(event, Fetched):
             self._take(event.digest, event.params)
+        self._resting |= {digest for digest, each in self._downloads.items() if each.failure is not None}
         self._downloads = {digest: each for digest, each in self._downloads.items() if not each.is_over}
         return [*effects, *self._go_on()]
 
@@ -291,7 +315,7 @@ class SegmentedSum:
         return effects
 
     def _download(self, digest: Digest, sources: Collection[PeerId], segment: int) -> list[Effect]:
-        if digest in self._downloads:
+        if digest in self._downloads or digest in self._resting:
             return []
         here = [peer for peer in sources if peer != self._me and peer not in self._gone]
         form = self._segments.schemas[segment]
@@ -300,8 +324,9 @@ class SegmentedSum:
         )
         self._downloads[digest] = download
         effects = download.start()
-        if download.is_over:
+        if download.is_over:  # nobody has it now
             del self._downloads[digest]
+            self._resting.add(digest)
         return effects
 
     def _take(self, digest: Digest, params: Params) -> None:

@@ -266,6 +266,43 @@ class SecureLedger(Ledger):
                 raise InvariantBroken(f"{node} opened {effect.key}: {name} is {array}, and not {expected}")
 
 
+class SegmentLedger(Ledger):
+    """Records the averages of a mesh that averages in segments, and checks its invariants.
+
+    - All nodes that make the average of a round get the same bits.
+    - All its segments are of the same contributors, and equal nodes make equal segments of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._contributors: dict[RoundKey, tuple[PeerId, ...]] = {}
+        self._segments: dict[tuple[RoundKey, tuple[int, int]], Digest] = {}
+        self._common: dict[RoundKey, Digest] = {}
+
+    def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
+        """An update counts if the members settle so."""
+        return None
+
+    def averaged_segment(self, node: PeerId, effect: Average, result: Params) -> None:
+        """A node has averaged a segment."""
+        assert effect.segment is not None
+        peers = tuple(peers_of(effect.updates))
+        if self._contributors.setdefault(effect.key, peers) != peers:
+            known = self._contributors[effect.key]
+            raise InvariantBroken(f"{node} averages a segment of {effect.key} of {peers}, others of {known}")
+        place = effect.key, effect.segment
+        if self._segments.setdefault(place, result.digest) != result.digest:
+            raise InvariantBroken(f"{node} made another segment {effect.segment} of {effect.key} than others")
+
+    def joined(self, node: PeerId, key: RoundKey, digest: Digest) -> None:
+        """A node has joined the segments of an average."""
+        self.started_average(node, key.number)
+        self.averages[node, key.number] = digest
+        self._made.setdefault(key.number, set()).add(digest)
+        if self._common.setdefault(key, digest) != digest:
+            raise InvariantBroken(f"{node} made {digest[:8]} in {key}, others {self._common[key][:8]}")
+
+
 class VersionLedger(Ledger):
     """Records the versions of an asynchronous mesh, and checks its invariants.
 
