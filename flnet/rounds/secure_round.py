@@ -53,6 +53,7 @@ from flnet.text import text
 
 NOT_HEARD = (UnreadableBody.code, NotReady.code, TooManyMessages.code)  # refusals after which a part is repeated
 LEFT = (StaleRound.code, RoundLost.code)  # refusals of who is in another round, and will not come back to this one
+NOT_NAMED = text("the choice of who trains does not name it")
 AGAIN, MOST_AGAIN = 1.0, 8.0  # seconds until what did not reach a peer is said again
 
 
@@ -136,8 +137,7 @@ class SecureRound(Round):
         rests = super().rest()
         if self.choice is None or self._settings.my_id in self.choice.members:
             return rests
-        words = text("the choice of who trains does not name it")
-        return [*rests, self._refusal(self._peers.here, words, late=False)]
+        return [*rests, self._refusal(self._peers.here, NOT_NAMED, late=False)]
 
     def receive(self, event: Event) -> list[Effect]:
         """Handle the end of work, an answer of a peer, the loss of one, or a timer."""
@@ -416,7 +416,7 @@ class SecureRound(Round):
         if self.sum.lacks_reference:
             wanted[group.base] = None
         effects: list[Effect] = []
-        for digest in wanted.keys() - self._downloads.keys():
+        for digest in sorted(wanted.keys() - self._downloads.keys()):
             sources = self._peers.here  # who only listens has them, too
             timer, patience = f"masked:{digest[:16]}", self._settings.waits.average / 2
             me, tell = self._settings.my_id, self._fetching_masked
