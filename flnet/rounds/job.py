@@ -79,7 +79,7 @@ from flnet.rounds.numbering import Numbering
 from flnet.rounds.peers import RESTED as PACES_RESTED
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
-from flnet.rounds.secure_round import SecureRound
+from flnet.rounds.secure_round import NOT_NAMED, SecureRound
 from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
 from flnet.rounds.settings import JobSettings
@@ -621,7 +621,15 @@ class Job(BaseJob[Round]):
             return []
         why = text("it is in round {number}", event.key.number)
         left = self.round.left_by(event.peer, why) if isinstance(self.round, VotedRound) else []
-        return [*left, *self._follow(event.peer, event)]
+        return [*left, *self._say_unnamed(event), *self._follow(event.peer, event)]
+
+    def _say_unnamed(self, event: PartReceived) -> list[Effect]:
+        """Tell a peer that this node has no part in a sum whose choice does not name it: its vote counts until then."""
+        choice = event.choice
+        if choice is None or self.settings.my_id in choice.members or not isinstance(event.part, KeysPart):
+            return []
+        message = self.settings.message(ModelParams, event.key, examples=0, declined=NOT_NAMED, choice=choice)
+        return [Send((event.peer,), message)]
 
     def _declined(self, event: DeclineReceived) -> list[Effect]:
         """Handle a peer's refusal to take part; for a newer round it is kept until that round opens here."""

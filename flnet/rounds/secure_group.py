@@ -172,9 +172,13 @@ class GroupBuilding:
 
     @property
     def quorum(self) -> int:
-        """How many members must agree: the threshold, and more than half of all that could have been members."""
+        """How many members must agree: the threshold, and more than half of all that could have been members.
+
+        Who is no member itself need not know those: it opens nothing but what the threshold of members reveals.
+        """
         assert self.group is not None
-        return max(self.group.threshold, len(self._voters) // 2 + 1)
+        voters = self._voters if self.is_member else self.group.members.keys()
+        return max(self.group.threshold, len(voters) // 2 + 1)
 
     @property
     def spoke(self) -> Set[PeerId]:

@@ -44,6 +44,8 @@ from flnet.rounds.steps import Phase
 from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
 
+NOT_NAMED = text("the choice of who trains does not name it")
+
 
 class SecureRound(VotedRound):
     """One round whose updates are masked."""
@@ -103,8 +105,7 @@ class SecureRound(VotedRound):
         rests = super().rest()
         if self.choice is None or self._settings.my_id in self.choice.members:
             return rests
-        words = text("the choice of who trains does not name it")
-        return [*rests, self._refusal(self._peers.here, words, late=False)]
+        return [*rests, self._refusal(self._peers.here, NOT_NAMED, late=False)]
 
     def _take_part_of(self, event: PartReceived) -> list[Effect]:
         is_unasked = isinstance(event.part, KeysPart) and self.chosen is not None and event.peer not in self.chosen
@@ -330,7 +331,7 @@ class SecureRound(VotedRound):
         if self.sum.lacks_reference:
             wanted[group.base] = None
         effects: list[Effect] = []
-        for digest in wanted.keys() - self._downloads.keys():
+        for digest in sorted(wanted.keys() - self._downloads.keys()):
             sources = self._peers.here  # who only listens has them, too
             timer, patience = f"masked:{digest[:16]}", self._settings.waits.average / 2
             me, tell = self._settings.my_id, self._fetching_masked

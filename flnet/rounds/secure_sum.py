@@ -21,7 +21,6 @@ from functools import partial
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, CancelTimer, Effect, SecureStep, SetTimer
 from flnet.protocol.secure_sum import (
-    AnySecurePart,
     ForgetSecrets,
     MaskUpdate,
     OpenedSum,
@@ -35,7 +34,7 @@ from flnet.protocol.secure_sum import (
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.secure_group import Group, GroupBuilding
-from flnet.rounds.settlement import VOTES, Settlement, digest_of
+from flnet.rounds.settlement import VOTES, Settlement, VotePart, digest_of
 from flnet.text import text
 
 
@@ -74,7 +73,7 @@ class SecureSum:
         self._pending: MaskUpdate | None = None
         self._is_masking = self._has_revealed = self._is_closed = False
         self._vote: Settlement | None = None
-        self._early: list[tuple[PeerId, AnySecurePart]] = []
+        self._early: list[tuple[PeerId, RevealPart | VotePart]] = []
         self._vectors: dict[PeerId, tuple[str, Update | None]] = {}  # digest, and the masked update if it is here
         self._revealed: dict[PeerId, tuple[str, Mapping[PeerId, str]]] = {}  # by member, for which contributors
         self._here: set[PeerId] = set(candidates)
@@ -125,7 +124,7 @@ class SecureSum:
         self._gone.add(peer)
         return [*self.building.leave(peer, is_refusal), *self._go_on()]
 
-    def receive(self, sender: PeerId, attempt: int, part: AnySecurePart) -> list[Effect]:
+    def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
         """Take a part that a peer sent."""
         self._here.add(sender)
         self._gone.discard(sender)
@@ -277,14 +276,9 @@ class SecureSum:
         voters = (group.id, list(group.members), lambda: building.quorum, say)
         self._vote = Settlement(self.key, self._me, *voters, is_sound=self._is_sound, held=self._held)
         early, self._early = self._early, []
-        return [
-            effect
-            for sender, part in early
-            if part.group == group.id  # type: ignore[union-attr]
-            for effect in self._take(sender, part)
-        ]
+        return [effect for sender, part in early if part.group == group.id for effect in self._take(sender, part)]
 
-    def _take(self, sender: PeerId, part: AnySecurePart) -> list[Effect]:
+    def _take(self, sender: PeerId, part: RevealPart | VotePart) -> list[Effect]:
         if isinstance(part, VOTES):
             assert self._vote is not None
             return self._vote.receive(sender, part)

@@ -40,7 +40,9 @@ def test_what_is_cut_can_be_joined_and_sizes_differ_by_one_number_at_most(
     assert segments.joined(cut) == whole
 
 
-@pytest.mark.parametrize("rule", ["agg0", "agg1", "agg2", "median", "trimmed-mean:0.2", "winsorised-mean:0.2", "fedavgm:1:0.9"])
+@pytest.mark.parametrize(
+    "rule", ["agg0", "agg1", "agg2", "median", "trimmed-mean:0.2", "winsorised-mean:0.2", "fedavgm:1:0.9"]
+)
 @given(shapes=SHAPES, count=st.integers(1, 6), seed=st.integers(0, 99))
 def test_a_rule_that_works_number_by_number_gives_the_same_bits_segment_by_segment(
     rule: str, shapes: dict[str, list[int]], count: int, seed: int

@@ -16,6 +16,7 @@ from flnet.protocol.secure_sum import (
     KeysDrawn,
     KeysPart,
     MakeShares,
+    MembersPart,
     SecurePart,
     SharesMade,
     SharesTaken,
@@ -24,7 +25,7 @@ from flnet.protocol.secure_sum import (
 )
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.peers import GRACE
-from flnet.rounds.secure_group import GroupBuilding
+from flnet.rounds.secure_group import GroupBuilding, digest_of
 
 KEY, BASE = RoundKey(3, PeerId("n00")), Digest("0" * 64)
 
@@ -256,3 +257,17 @@ def test_a_leader_that_comes_late_has_its_time_before_another_one_begins_the_nex
     node.done(1, KeysDrawn(keys_of("n01", 1)))
     effects = node.receive(names[0], 1, KeysPart(keys=keys_of("n00", 1), base=BASE))
     assert SetTimer(node.timer, 20.0) in effects
+
+
+def test_who_is_no_member_takes_what_the_members_settle() -> None:
+    mesh = Mesh(3)
+    names = [PeerId(f"n{n:02}") for n in range(9)]
+    listener = GroupBuilding(KEY, names[8], names, 1 / 3, 10.0, lambda *_: [])
+    for name in names[:3]:
+        listener.receive(name, 0, KeysPart(keys=keys_of(name, 0), base=BASE))
+    members: dict[str, str] = {name: digest_of(keys_of(name, 0)) for name in names[:3]}
+    listener.receive(names[0], 0, MembersPart(members=members))
+    group, there = listener.group, mesh.nodes[names[0]].group
+    assert group is not None and there is not None
+    assert group.id == there.id
+    assert listener.quorum == 2
