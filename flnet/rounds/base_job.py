@@ -528,7 +528,8 @@ class BaseJob(ABC, Generic[R_co]):
             return self._to_round(event)
         if isinstance(event, Fetched) and self.held.model is not None:
             is_masked = self.settings.secure is not None and event.params.keys() == {MASKED}
-            form = self.update_schema if is_masked else self.held.schema
+            form = self.round.form_of(event.digest) if self.round else None
+            form = form or (self.update_schema if is_masked else self.held.schema)
             try:
                 event = replace(event, params=form.conform(event.params))
             except ParamsRefused as exc:

@@ -22,6 +22,7 @@ class ParamsDownload:
 
     Attributes:
         digest: of the parameters.
+        form: of the arrays, where they are no parameters of the job's model; else None.
         timer: bounds it.
         params, peer: what came, and from whom; None until then.
         failure: why nothing came; None until then.
@@ -48,7 +49,7 @@ class ParamsDownload:
         self.params: Params | None = None
         self.peer: PeerId | None = None
         self.failure: str | None = None
-        self._key, self._patience, self._tell, self._form = key, patience, tell, form
+        self._key, self._patience, self._tell, self.form = key, patience, tell, form
         self._sources = [
             *sorted(peer for peer in peers if peer > me),
             *sorted(peer for peer in peers if peer < me),
@@ -98,4 +99,4 @@ class ParamsDownload:
         peer = self._sources.pop(0)
         self._asked += 1
         told = [self._tell(peer)] if self._tell else []
-        return [Fetch(self._key, peer, self.digest, form=self._form), *told]
+        return [Fetch(self._key, peer, self.digest, form=self.form), *told]

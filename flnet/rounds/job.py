@@ -83,7 +83,7 @@ from flnet.rounds.secure_round import NOT_NAMED, SecureRound
 from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
 from flnet.rounds.settings import JobSettings
-from flnet.rounds.steps import LEGAL, SECURE, Phase
+from flnet.rounds.steps import LEGAL, SECURE, SEGMENTED, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
@@ -113,7 +113,7 @@ class Job(BaseJob[Round]):
     @property
     def table(self) -> Mapping[Phase, Mapping[type, Set[Phase]]]:
         """Its legal steps."""
-        return SECURE if issubclass(self._kind, VotedRound) else LEGAL
+        return {Round: LEGAL, SecureRound: SECURE, SegmentedRound: SEGMENTED}[self._kind]
 
     @property
     def _kind(self) -> type[Round]:

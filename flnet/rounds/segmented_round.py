@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from flnet.errors import ParamsRefused, StaleRound
-from flnet.params.params import Digest, Params, PeerId
+from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.params.segments import Segments
 from flnet.protocol.effects import Average, Effect, Send
 from flnet.protocol.events import (
@@ -207,6 +207,10 @@ class SegmentedRound(VotedRound):
         """A segment with this digest: of an update, or of the average."""
         return None if self.sum is None else self.sum.find(digest)
 
+    def form_of(self, digest: Digest) -> Schema | None:
+        """The form of a segment that is being downloaded."""
+        return None if self.sum is None else self.sum.form_of(digest)
+
     # --- the average
 
     @property
@@ -247,6 +251,10 @@ class SegmentedRound(VotedRound):
             effects = [*effects, *self.gathering.close(Closing.COMPLETE)]
         average = sum.average if self.phase is Phase.AVERAGING else None
         return effects if average is None else [*effects, *self._joined(average)]
+
+    def average(self) -> list[Effect]:
+        """End gathering: the average is made of what is settled."""
+        return self._advanced(super().average())
 
     def _joined(self, average: Params) -> list[Effect]:
         """All segments of the average are here: its contributors are those that were settled."""

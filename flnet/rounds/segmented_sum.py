@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 
-from flnet.params.params import Digest, Params, PeerId
+from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.params.segments import Segments
 from flnet.protocol.effects import Average, CancelTimer, Effect, SetTimer
 from flnet.protocol.events import Event, Fetched, TimerFired
@@ -152,6 +152,11 @@ class SegmentedSum:
     def awaits(self, digest: Digest) -> bool:
         """Whether this is being downloaded."""
         return digest in self._downloads
+
+    def form_of(self, digest: Digest) -> Schema | None:
+        """The form of a segment that is being downloaded; None for anything else."""
+        download = self._downloads.get(digest)
+        return None if download is None else download.form
 
     def retry(self) -> list[Effect]:
         """Try again what could not be downloaded."""

@@ -274,6 +274,22 @@ def _with_sums(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Se
 
 SECURE: Mapping[Phase, Mapping[type, Set[Phase]]] = {phase: _with_sums(phase, row) for phase, row in LEGAL.items()}
 
+
+def _with_segments(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Set[Phase]]:
+    """The row of a job whose updates are averaged in segments (`flnet.rounds.segmented_round`).
+
+    What brings the last segment makes the average, as the end of an averaging does for others.
+    """
+    made = LEGAL[P.AVERAGING][Averaged] | {P.AVERAGING}
+    if phase is P.AVERAGING:
+        return {**row, **{event: row[event] | made for event in (*_SETTLES_SUM, Averaged)}}
+    if phase in (P.FETCHING, P.TRAINING, P.GATHERING):
+        return {**row, **{event: row[event] | made for event in _SETTLES_SUM}}
+    return row
+
+
+SEGMENTED: Mapping[Phase, Mapping[type, Set[Phase]]] = {p: _with_segments(p, row) for p, row in SECURE.items()}
+
 _WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
 _FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing
 
