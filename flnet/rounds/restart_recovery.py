@@ -38,7 +38,10 @@ def resume(parts: Parts, past: Round, saved: Restored, is_usable: bool) -> tuple
         expected = set(map(PeerId, figures.get("expected", ()))) - {settings.my_id}
         round = type(past)(parts, past.key, expected, past.choice, past.started_in, past.open_record)
         if isinstance(round, VotedRound):
-            return round, round.decline(round.cannot_resume)
+            parts.peers.may_have_missed([*expected, *round.listeners], round.key)
+            if why := round.vote_lost():
+                return round, round.decline(why)
+            saved = replace(saved, updates=())  # the others offer theirs again
         return round, _resume_open(parts, round, saved, was)
     if was is Phase.MEASURING and is_usable and parts.held.current.round == past.key.number:
         # The last messages of the earlier run need not have arrived, and peers may still wait for them.

@@ -51,7 +51,6 @@ class SecureRound(VotedRound):
     """One round whose updates are masked."""
 
     message = SecureSumMessage
-    cannot_resume = text("it was restarted, and the secrets of a secure sum are never kept")
     gathering: SecureGathering
 
     def __init__(
@@ -106,6 +105,10 @@ class SecureRound(VotedRound):
         if self.choice is None or self._settings.my_id in self.choice.members:
             return rests
         return [*rests, self._refusal(self._peers.here, NOT_NAMED, late=False)]
+
+    def vote_lost(self) -> str:
+        """After a restart, a node is not in the sum any more; see `VotedRound.vote_lost`."""
+        return text("it was restarted, and the secrets of a secure sum are never kept")
 
     def _take_part_of(self, event: PartReceived) -> list[Effect]:
         is_unasked = isinstance(event.part, KeysPart) and self.chosen is not None and event.peer not in self.chosen

@@ -103,7 +103,6 @@ class SegmentedRound(VotedRound):
     """One round whose updates are averaged segment by segment."""
 
     message = SegmentsMessage
-    cannot_resume = text("it was restarted, and does not know any more what it has agreed to")
     gathering: SegmentedGathering
     _early: tuple[PartReceived, ...] = ()  # parts that came before it was known who takes part
 
@@ -127,12 +126,15 @@ class SegmentedRound(VotedRound):
         members = [PeerId(member) for member in self.choice.members]
         ring = SegmentRing(self.key, members, settings.rules.topology.copies)
         segments = Segments(held.schema, len(members))
-        is_voter = settings.my_id in members
-        return SegmentedSum(
-            self.key, settings.my_id, ring, segments, settings.waits.average, self._say_part, is_voter=is_voter
-        )
+        return SegmentedSum(self.key, settings.my_id, ring, segments, settings.waits.average, self._say_part)
 
     # --- what its kinds decide
+
+    def vote_lost(self) -> str:
+        """After a restart, a node still trains and averages; see `VotedRound.vote_lost`."""
+        if self.sum is not None:
+            self.sum.abstain()
+        return ""
 
     def _take_part_of(self, event: PartReceived) -> list[Effect]:
         if self.sum is None:

@@ -55,30 +55,15 @@ class SegmentedSum:
         segments: Segments,
         patience: float,
         send: Callable[[PeerId | None, SecurePart], list[Effect]],
-        *,
-        is_voter: bool = True,
     ) -> None:
         """Args:
         segments: how parameters are cut.
         patience: seconds for which sums are waited for, once it is settled what they are of.
         send: makes the effects that send a part to a node, or to all.
-        is_voter: whether this node votes; one that was restarted in the round does not.
         """
         self.key, self.ring, self.failure = key, ring, ""
         self._me, self._segments, self._patience, self._send = me, segments, patience, send
-        members = sorted(ring.order)
-        facts = "\n".join([f"{key.number} {key.initiator} {ring.copies}", *members])
-        self._settlement = Settlement(
-            key,
-            me,
-            hashlib.sha256(facts.encode()).hexdigest(),
-            members,
-            lambda: len(members) // 2 + 1,
-            self._say,
-            is_sound=self._is_sound,
-            held=self._held,
-            is_voter=is_voter,
-        )
+        self._settlement = self._new_settlement(is_voter=True)
         self.timer = f"segments:{key.number}:{key.initiator}"
         self._said: dict[tuple[PeerId | None, str], SecurePart] = {}  # the newest of each kind
         self._updates: dict[PeerId, Update] = {}  # without parameters
@@ -119,6 +104,10 @@ class SegmentedSum:
         if len(self._made) < self._segments.count:
             return None
         return self._segments.joined([self._made[segment] for segment in range(self._segments.count)])
+
+    def abstain(self) -> None:
+        """Vote no more: this node does not know what it has agreed to."""
+        self._settlement = self._new_settlement(is_voter=False)
 
     # --- updates
 
@@ -232,6 +221,13 @@ class SegmentedSum:
         return cancelled
 
     # --- steps
+
+    def _new_settlement(self, *, is_voter: bool) -> Settlement:
+        members, key = sorted(self.ring.order), self.key
+        facts = "\n".join([f"{key.number} {key.initiator} {self.ring.copies}", *members])
+        group, least = hashlib.sha256(facts.encode()).hexdigest(), len(members) // 2 + 1
+        how = {"is_sound": self._is_sound, "held": self._held, "is_voter": is_voter}
+        return Settlement(key, self._me, group, members, lambda: least, self._say, **how)
 
     @property
     def _here(self) -> set[PeerId]:

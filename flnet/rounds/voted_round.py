@@ -47,11 +47,9 @@ class VotedRound(Round):
 
     Attributes:
         message: the kind of message that carries the conversation.
-        cannot_resume: why a node that was restarted takes no part any more.
     """
 
     message: ClassVar[type[JobMessage]]
-    cannot_resume: ClassVar[str]
     _states_average = frozenset({Phase.EXCHANGING, Phase.IDLE})  # who returns can hardly make it any more
 
     def __init__(
@@ -73,6 +71,14 @@ class VotedRound(Round):
         return f"again:{self.key.number}:{self.key.initiator}"
 
     # --- what its kinds decide
+
+    @abstractmethod
+    def vote_lost(self) -> str:
+        """After a restart this node does not know any more what it has agreed to: it votes no more.
+
+        Returns:
+            Why it takes no part at all any more; empty if it does.
+        """
 
     @abstractmethod
     def _take_part_of(self, event: PartReceived) -> list[Effect]:

@@ -404,8 +404,9 @@ class SimulatedNode:
             self.models[model.shared.digest] = RolledBack(model.shared, Params(), model.round, model.contributors)
         for effect in effects:
             if isinstance(effect, Publish) and effect.kind == "averaged" and isinstance(ledger, SegmentLedger):
-                assert self.job.key is not None
-                ledger.joined(self.id, self.job.key, effect.data["digest"])
+                made = self.job.record_of(effect.data["round"])
+                assert made is not None
+                ledger.joined(self.id, made.key, effect.data["digest"])
             if isinstance(effect, Publish) and effect.kind == "average_taken":
                 self._environment.ledger.took_average(self.id, effect.data["round"], effect.data["digest"])
         exchanged = [e.data["round"] for e in effects if isinstance(e, Publish) and e.kind == "exchanged"]
