@@ -189,7 +189,12 @@ class SecureRound(Round):
         return self._advanced(super().declined(event))
 
     def say_again(self, peer: PeerId) -> list[Effect]:
-        """Send a peer that was not reachable the messages of the round that it may have missed."""
+        """Send a peer that was not reachable the messages of the round that it may have missed.
+
+        Once the average is made it is told of that alone (`met`): masked updates would lead it into a sum that is over.
+        """
+        if self._has_common:
+            return []
         again = super().say_again(peer)
         if self.is_past or self._is_without(peer):
             return again
