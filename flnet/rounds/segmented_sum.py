@@ -226,8 +226,9 @@ class SegmentedSum:
         members, key = sorted(self.ring.order), self.key
         facts = "\n".join([f"{key.number} {key.initiator} {self.ring.copies}", *members])
         group, least = hashlib.sha256(facts.encode()).hexdigest(), len(members) // 2 + 1
-        how = {"is_sound": self._is_sound, "held": self._held, "is_voter": is_voter}
-        return Settlement(key, self._me, group, members, lambda: least, self._say, **how)
+        voters = (group, members, lambda: least, self._say)
+        sound, held = self._is_sound, self._held
+        return Settlement(key, self._me, *voters, is_sound=sound, held=held, is_voter=is_voter)
 
     @property
     def _here(self) -> set[PeerId]:

@@ -162,7 +162,12 @@ class VotedRound(Round):
         return self._advanced(super().declined(event))
 
     def say_again(self, peer: PeerId) -> list[Effect]:
-        """Send a peer that was not reachable the messages of the round that it may have missed."""
+        """Send a peer that was not reachable the messages of the round that it may have missed.
+
+        Once the average is made it is told of that alone (`met`): the rest would lead it into a vote that is over.
+        """
+        if self._has_common:
+            return []
         again = super().say_again(peer)
         if self.is_past or self._is_without(peer):
             return again
