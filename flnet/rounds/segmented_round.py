@@ -159,6 +159,10 @@ class SegmentedRound(VotedRound):
 
     @property
     def _is_making(self) -> bool:
+        return False  # what others have made is the same, to the last bit
+
+    @property
+    def _is_settled(self) -> bool:
         return self.sum is not None and self.sum.settled is not None
 
     @property
@@ -200,7 +204,7 @@ class SegmentedRound(VotedRound):
             )
         if self.taken or update.peer in self.gathering.updates:
             return []
-        if self._is_making or self.is_over:
+        if self._is_settled or self.is_over:
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
         return self._advanced([*self._learn(event.choice), *self.gathering.receive(event)])
@@ -218,7 +222,7 @@ class SegmentedRound(VotedRound):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to average; what was settled can still be made."""
-        return super().is_empty and not self._is_making
+        return super().is_empty and not self._is_settled
 
     def _received(self, event: Event) -> list[Effect]:
         if self.sum is None or self.taken or self.is_over:

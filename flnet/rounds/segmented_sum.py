@@ -166,8 +166,10 @@ class SegmentedSum:
             chosen: who was to train. If all of their updates are here, nobody need lead the vote.
         """
         is_all = {peer for peer, _ in self._held()} == set(chosen)
+        was_settled = self.settled is not None
         vote = self._settlement.accept_all() if is_all else []
-        return [*vote, *self._settlement.lead_in_turn(self._here, at_once=not is_all), *self._go_on()]
+        vote += self._settlement.lead_in_turn(self._here, at_once=not is_all)
+        return [*vote, *([] if was_settled else self._wait()), *self._go_on()]
 
     def receive(self, sender: PeerId, part: SecurePart) -> list[Effect]:
         """Take a part that a peer sent."""
@@ -260,7 +262,14 @@ class SegmentedSum:
         return [s for s in range(self._segments.count) if self._me in self.ring.holders(s, contributor)]
 
     def _begin(self) -> list[Effect]:
-        return [] if self.settled is None else [SetTimer(self.timer, self._patience / TURNS)]
+        """If it is settled now, the sums have all the time from here on."""
+        if self.settled is None:
+            return []
+        self._turns = 0
+        return self._wait()
+
+    def _wait(self) -> list[Effect]:
+        return [SetTimer(self.timer, self._patience / TURNS)]
 
     def _go_on(self) -> list[Effect]:
         """Take the steps that need no further event."""
@@ -345,6 +354,10 @@ class SegmentedSum:
     def _wait_no_longer(self) -> list[Effect]:
         """An owner that has said nothing is replaced by the next node in the ring; after TURNS of them it is enough."""
         self._turns += 1
+        if self.settled is None:
+            if self._turns >= TURNS:
+                self.failure = text("the nodes did not agree in time on whose updates are averaged")
+            return [] if self.failure else self._wait()
         lacking = [segment for segment in range(self._segments.count) if segment not in self._made]
         if not lacking:
             return []
@@ -355,4 +368,4 @@ class SegmentedSum:
             told = self._told.get(segment, {})
             silent = {peer for peer in self._owners(segment) if peer not in told and peer != self._me}
             self._late.setdefault(segment, set()).update(silent)
-        return [SetTimer(self.timer, self._patience / TURNS), *self._go_on()]
+        return [*self._wait(), *self._go_on()]
