@@ -184,6 +184,11 @@ class SegmentedRound(VotedRound):
 
     # --- updates
 
+    @property
+    def own(self) -> Update | None:
+        """This node's update of the round, once it may be offered; not before it is known who takes part."""
+        return None if self.sum is None else super().own
+
     def _update(self, to: Iterable[PeerId], own: Update) -> Send:
         """Offer peers this node's update, by the digests of its segments."""
         sent = super()._update(to, own)

@@ -284,8 +284,9 @@ def _with_segments(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type
     if phase is P.AVERAGING:
         return {**row, **{event: row[event] | made for event in (*_SETTLES_SUM, Averaged)}}
     if phase in (P.FETCHING, P.TRAINING, P.GATHERING):
-        return {**row, **{event: row[event] | made for event in _SETTLES_SUM}}
-    return row
+        row = {**row, **{event: row[event] | made for event in _SETTLES_SUM}}
+    late = (Averaged, AveragingFailed)  # a segment, which this node needs no more
+    return {**row, **{event: row.get(event, frozenset()) | {phase} for event in late}}
 
 
 SEGMENTED: Mapping[Phase, Mapping[type, Set[Phase]]] = {p: _with_segments(p, row) for p, row in SECURE.items()}

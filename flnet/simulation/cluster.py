@@ -36,6 +36,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import SAFETENSORS, Peer
 from flnet.protocol.secure_sum import MaskUpdate
+from flnet.rounds.round import Round
 from flnet.rounds.settings import Rules, Waits
 from flnet.simulation.clock import VirtualClock
 from flnet.simulation.invariants import Ledger, SecureLedger, SegmentLedger, VersionLedger, peers_of
@@ -293,7 +294,8 @@ class Cluster(Environment):
         start = RoundStart(model.schema, model.shared, effect.key.number, node.id)
         params = merged_segment(self.strategy, start, effect.updates, segment)
         if isinstance(self.ledger, SegmentLedger):
-            self.ledger.averaged_segment(node.id, effect, params)
+            choice = node.job.round.choice if isinstance(node.job.round, Round) else None
+            self.ledger.averaged_segment(node.id, choice.members if choice else (), effect, params)
         return Averaged(effect.key, params, segment=segment[0])
 
     def _open_sum(self, node: SimulatedNode, effect: Average) -> Event:

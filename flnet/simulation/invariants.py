@@ -19,6 +19,7 @@ from flnet.rounds.base_job import AnyJob
 from flnet.rounds.series import key_of
 from flnet.store.base import SavedJob
 
+Start = tuple[RoundKey, frozenset[str]]  # of a round, with these members
 Counted = tuple[PeerId, Digest, int | None, int]  # an update as an average counts it: with examples and staleness
 
 
@@ -271,36 +272,39 @@ class SegmentLedger(Ledger):
 
     - All nodes that make the average of a round get the same bits.
     - All its segments are of the same contributors, and equal nodes make equal segments of them.
+
+    A node that lost its memory may start a round again, with other members: then it is another one.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self._contributors: dict[RoundKey, tuple[PeerId, ...]] = {}
-        self._segments: dict[tuple[RoundKey, tuple[int, int]], Digest] = {}
-        self._common: dict[RoundKey, Digest] = {}
+        self._contributors: dict[Start, tuple[PeerId, ...]] = {}
+        self._segments: dict[tuple[Start, tuple[int, int]], Digest] = {}
+        self._common: dict[Start, Digest] = {}
 
     def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
         """An update counts if the members settle so."""
         return None
 
-    def averaged_segment(self, node: PeerId, effect: Average, result: Params) -> None:
+    def averaged_segment(self, node: PeerId, members: Collection[str], effect: Average, result: Params) -> None:
         """A node has averaged a segment."""
         assert effect.segment is not None
-        peers = tuple(peers_of(effect.updates))
-        if self._contributors.setdefault(effect.key, peers) != peers:
-            known = self._contributors[effect.key]
+        peers, start = tuple(peers_of(effect.updates)), (effect.key, frozenset(members))
+        if self._contributors.setdefault(start, peers) != peers:
+            known = self._contributors[start]
             raise InvariantBroken(f"{node} averages a segment of {effect.key} of {peers}, others of {known}")
-        place = effect.key, effect.segment
+        place = start, effect.segment
         if self._segments.setdefault(place, result.digest) != result.digest:
             raise InvariantBroken(f"{node} made another segment {effect.segment} of {effect.key} than others")
 
-    def joined(self, node: PeerId, key: RoundKey, digest: Digest) -> None:
+    def joined(self, node: PeerId, members: Collection[str], key: RoundKey, digest: Digest) -> None:
         """A node has joined the segments of an average."""
+        start = key, frozenset(members)
         self.started_average(node, key.number)
         self.averages[node, key.number] = digest
         self._made.setdefault(key.number, set()).add(digest)
-        if self._common.setdefault(key, digest) != digest:
-            raise InvariantBroken(f"{node} made {digest[:8]} in {key}, others {self._common[key][:8]}")
+        if self._common.setdefault(start, digest) != digest:
+            raise InvariantBroken(f"{node} made {digest[:8]} in {key}, others {self._common[start][:8]}")
 
 
 class VersionLedger(Ledger):

@@ -406,7 +406,7 @@ class SimulatedNode:
             if isinstance(effect, Publish) and effect.kind == "averaged" and isinstance(ledger, SegmentLedger):
                 made = self.job.record_of(effect.data["round"])
                 assert made is not None
-                ledger.joined(self.id, made.key, effect.data["digest"])
+                ledger.joined(self.id, made.chosen or (), made.key, effect.data["digest"])
             if isinstance(effect, Publish) and effect.kind == "average_taken":
                 self._environment.ledger.took_average(self.id, effect.data["round"], effect.data["digest"])
         exchanged = [e.data["round"] for e in effects if isinstance(e, Publish) and e.kind == "exchanged"]
