@@ -39,6 +39,7 @@ from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
 from flnet.rounds.schedule import Schedule
 from flnet.rounds.settings import TRAINING, Rules, Waits
+from flnet.rounds.topology import Topology
 from flnet.security.claims import ClaimSigner
 from flnet.security.keys import own_key
 from flnet.security.signatures import NodeKey
@@ -284,7 +285,9 @@ def rules_of(settings: Settings) -> Rules:
     Raises:
         SettingsError: the library for FLNET_PRIVACY is not installed.
     """
-    participation = Participation(settings.participation, settings.min_participants)
+    topology = Topology.read(settings.topology)
+    is_named = topology.kind == "segments"
+    participation = Participation(settings.participation, settings.min_participants, names_all=is_named)
     mu = method_of(settings).mu
     training: dict[str, str] = {TRAINING: f"proximal:{mu:g}"} if mu else {}
     alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation), **training}
@@ -296,6 +299,7 @@ def rules_of(settings: Settings) -> Rules:
         is_asynchronous,
         limits=limits_of(settings),
         privacy=plan_of(settings),
+        topology=topology,
     )
 
 

@@ -655,6 +655,12 @@ class BaseJob(ABC, Generic[R_co]):
                     "whether updates are masked is decided when a node starts: set FLNET_AGGREGATION and start it again"
                 )
             )
+        if settings.rules.topology.kind == "segments" and not parse_rule(event.merging).by_number:
+            raise InvalidMessage(
+                text(
+                    "{rule} needs whole updates, and here they are averaged in segments", rule_text(event.merging)
+                )
+            )
         if self.phase is not Phase.IDLE or self.series.pending is not None or self.series.is_under_way:
             raise JobBusy(
                 text("{trainer} is in a round or a series; change the aggregation rule when it is over", trainer)

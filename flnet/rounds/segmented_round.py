@@ -159,7 +159,8 @@ class SegmentedRound(VotedRound):
 
     @property
     def _is_making(self) -> bool:
-        return False  # what others have made is the same, to the last bit
+        """What others have made is the same to the last bit, but need not be downloaded if the segments are coming."""
+        return self._is_settled and self.sum is not None and self.sum.is_in_time
 
     @property
     def _is_settled(self) -> bool:

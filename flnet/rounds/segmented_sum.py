@@ -89,6 +89,11 @@ class SegmentedSum:
         return self._settlement.settled
 
     @property
+    def is_in_time(self) -> bool:
+        """Whether no owner was waited for in vain yet."""
+        return self._turns == 0
+
+    @property
     def updates(self) -> dict[PeerId, Update]:
         """The updates that were settled, without their parameters; of what did not reach this node, the name alone."""
         nothing = Params()

@@ -179,6 +179,11 @@ class JobSettings:
                 _parsed(self._masked(self.needed_rule))
             except ValueError as exc:
                 return text("its trainer needs another rule than FLNET_AGGREGATION names: {reason}", exc)
+        if self.needed_rule and self.rules.topology.kind == "segments" and not _parsed(self.needed_rule).by_number:
+            return text(
+                "its trainer needs the rule {rule}, and FLNET_TOPOLOGY=segments has no whole updates",
+                self.needed_rule,
+            )
         return ""
 
     @property
