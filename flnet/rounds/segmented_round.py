@@ -7,7 +7,7 @@ does not know that takes the average of the others.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Set
 from functools import partial
 from typing import Any
 
@@ -159,8 +159,12 @@ class SegmentedRound(VotedRound):
 
     @property
     def _is_making(self) -> bool:
-        """What others have made is the same to the last bit, but need not be downloaded if the segments are coming."""
-        return self._is_settled and self.sum is not None and self.sum.is_in_time
+        return False  # what others have made is the same, to the last bit
+
+    def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
+        """Those of these peers whose average this node may take; none as long as the segments of it are coming."""
+        is_coming = self._is_settled and self.sum is not None and self.sum.is_in_time
+        return frozenset() if is_coming and not self.ended_without_average else super().without_me(peers)
 
     @property
     def _is_settled(self) -> bool:
