@@ -235,7 +235,7 @@ class SegmentedSum:
         group, least = hashlib.sha256(facts.encode()).hexdigest(), len(members) // 2 + 1
         voters = (group, members, lambda: least, self._say)
         sound, held = self._is_sound, self._held
-        return Settlement(key, self._me, *voters, is_sound=sound, held=held, is_voter=is_voter)
+        return Settlement(key, self._me, *voters, is_sound=sound, held=held, is_voter=is_voter, has_parts=True)
 
     @property
     def _here(self) -> set[PeerId]:

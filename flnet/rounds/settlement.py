@@ -42,6 +42,7 @@ class Settlement:
         is_sound: Callable[[Contributors], bool],
         held: Callable[[], Contributors],
         is_voter: bool = True,
+        has_parts: bool = False,
     ) -> None:
         """Args:
         group: digest of who votes on what, to which all parts are bound.
@@ -51,11 +52,13 @@ class Settlement:
         is_sound: whether this node may accept a set.
         held: the contributors of which this node has what it needs, to propose them.
         is_voter: whether this node votes; one that lost its memory in the round does not.
+        has_parts: whether nodes hold parts of updates, so that all should hold what is settled; see `ContributorVote`.
         """
         self._key, self._me, self._members, self._say, self._held = key, me, list(members), say, held
         voters = [peer for peer in members if is_voter or peer != me]
         self._votes = me in voters
-        self._vote = ContributorVote(me, group, voters, quorum, is_sound)
+        self._has_parts = has_parts
+        self._vote = ContributorVote(me, group, voters, quorum, is_sound, held if has_parts else None)
         self.timer = f"vote:{key.number}:{key.initiator}"
 
     @property
@@ -82,17 +85,23 @@ class Settlement:
             return []
         rank = self._rank(here)
         if at_once and rank == 0:
-            return [*self._lead(), SetTimer(self.timer, PAUSE * 2)]
+            return self._lead(here)
         return [SetTimer(self.timer, PAUSE * (1 + rank))]
 
     def timer_fired(self, here: Collection[PeerId]) -> list[Effect]:
         """It is this node's turn to lead."""
         if self.settled is not None or not self._votes:
             return []
-        return [*self._lead(), SetTimer(self.timer, PAUSE * (2 + self._rank(here)))]
+        return self._lead(here)
 
-    def _lead(self) -> list[Effect]:
-        return [] if self.settled else self._tell(self._vote.lead(self._held()))
+    def _lead(self, here: Collection[PeerId]) -> list[Effect]:
+        """Ask for promises, or propose what those that came allow; then the others have their turn."""
+        awaited = set(self._members) & {*here, self._me} if self._has_parts else set()
+        waits = (
+            bool(awaited) and not self._vote.is_leading
+        )  # a short while, for those that are there and no quorum needs
+        said = self._tell(self._vote.lead(self._held(), awaited))
+        return [*said, SetTimer(self.timer, PAUSE / 4 if waits else PAUSE * (2 + self._rank(here)))]
 
     def _tell(self, said: Sequence[tuple[PeerId | None, VotePart]]) -> list[Effect]:
         return [effect for to, part in said for effect in self._say(to, part)]
