@@ -57,11 +57,13 @@ class ContributorVote:
         is_sound: whether this node may accept a set.
         held: the updates of which this node has what it is to hold, where nodes hold parts of updates; None where each
             holds them whole. Then all members must accept under ballot 0, and not only a quorum, and a leader proposes
-            what it and all that promised hold: who vanishes takes nothing with it that was settled.
+            the updates of those that promised, and of others what all of these hold: who has vanished takes nothing with
+            it that is settled.
         """
         self._me, self._group, self._members, self._quorum = me, group, list(members), quorum
         self._is_sound, self._held = is_sound, held
         self._awaited: set[PeerId] = set()  # whose promises are waited for, though a quorum has come
+        self._helds: dict[PeerId, Mapping[str, str]] = {}  # what those hold that promised
         self._promised = 0
         self._accepted: tuple[int, Contributors] | None = None
         self._accepts: dict[PeerId, tuple[int, Contributors]] = {}  # the newest of each member
@@ -119,7 +121,7 @@ class ContributorVote:
             return []
         self._ballot, self._own = ballot, own
         self._promised = self._highest = ballot
-        self._promises = {self._me: self._accepted}
+        self._promises, self._helds = {self._me: self._accepted}, {}
         return [(None, PreparePart(group=self._group, ballot=ballot)), *self._propose()]
 
     def receive(self, sender: PeerId, part: PreparePart | PromisePart | ProposePart | AcceptPart) -> list[Said]:
@@ -136,8 +138,7 @@ class ContributorVote:
             case PromisePart(ballot=ballot) if ballot == self._ballot and self._ballot:
                 before, told = part.accepted, contributors_of(part.contributors or {})
                 self._promises[sender] = None if before is None else (before, told)
-                if part.held is not None:
-                    self._own = tuple(entry for entry in self._own if part.held.get(entry[0]) == entry[1])
+                self._helds[sender] = dict(part.held or {})
                 return self._propose()
             case ProposePart(ballot=ballot, contributors=members) if ballot >= self._promised and ballot > 0:
                 contributors = contributors_of(members)
@@ -184,12 +185,18 @@ class ContributorVote:
         least = quorum + len(self._promises) - len(self._members)
         supporters = Counter(contributors for _, contributors in told)
         binding = [accepted for accepted in told if supporters[accepted[1]] >= least]
+        if self._held is not None:
+            self._own = tuple(entry for entry in self._own if self._is_safe(*entry))
         contributors = max(binding)[1] if binding else self._undisputed(ballot, [each for _, each in told])
         if not binding and not self._is_sound(contributors):
             return []
         self._ballot, self._promises = 0, {}
         proposal = ProposePart(group=self._group, ballot=ballot, contributors=dict(contributors))
         return [(None, proposal), *self._accept(ballot, contributors)]
+
+    def _is_safe(self, peer: PeerId, digest: str) -> bool:
+        """Whether an update is not lost if its sender has vanished, or the sender is there."""
+        return peer in self._promises or all(held.get(peer) == digest for held in self._helds.values())
 
     def _may_be_settled(self) -> list[tuple[int, Contributors]]:
         """What members accepted, as those that promised tell, where it may be settled already.
