@@ -151,6 +151,9 @@ class SegmentedRound(VotedRound):
     def _repeat(self, peer: PeerId) -> list[Effect]:
         return [] if self.sum is None else self.sum.say_again(peer)
 
+    def _say_afterwards(self, peer: PeerId) -> list[Effect]:
+        return self._repeat(peer)  # it may lack a segment that this node has made
+
     def _lost(self, peer: PeerId) -> list[Effect]:
         return [] if self.sum is None else self.sum.leave(peer)
 

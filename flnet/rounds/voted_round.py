@@ -84,6 +84,10 @@ class VotedRound(Round):
     def _take_part_of(self, event: PartReceived) -> list[Effect]:
         """Hand a part of the conversation to the sum."""
 
+    def _say_afterwards(self, peer: PeerId) -> list[Effect]:
+        """Say what a peer may need when the average is made here."""
+        return []
+
     @abstractmethod
     def _repeat(self, peer: PeerId) -> list[Effect]:
         """Say to a peer again what it may not have heard."""
@@ -164,10 +168,10 @@ class VotedRound(Round):
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Send a peer that was not reachable the messages of the round that it may have missed.
 
-        Once the average is made it is told of that alone (`met`): the rest would lead it into a vote that is over.
+        Once the average is made it is told of that (`met`), and of what is left of the conversation.
         """
         if self._has_common:
-            return []
+            return self._say_afterwards(peer)
         again = super().say_again(peer)
         if self.is_past or self._is_without(peer):
             return again
