@@ -96,7 +96,8 @@ def check_topology(text: str) -> str:
 def _is_by_number(rule: str) -> bool:
     from flnet.algorithms.registry import parse_rule  # noqa: PLC0415 - likewise
 
-    return parse_rule(rule).by_number
+    parsed = parse_rule(rule)
+    return parsed.by_number and parsed.secure is None
 
 
 def check_aggregation(text: str) -> str:
