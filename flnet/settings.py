@@ -87,7 +87,7 @@ def check_topology(text: str) -> str:
     Raises:
         ValueError: there is no such topology.
     """
-    from flnet.rounds.topology import Topology  # noqa: PLC0415 - needs a part of the core, which most commands do not
+    from flnet.algorithms.topology import Topology  # noqa: PLC0415 - needs a part of the core, which most commands do not
 
     Topology.read(text)
     return text

@@ -12,6 +12,7 @@ import psutil
 from flnet.aggregation.base import AggregationRule
 from flnet.aggregation.screening import Bounds
 from flnet.algorithms.registry import parse_rule, stated_rule
+from flnet.algorithms.topology import Topology
 from flnet.compute.assignment import labels_of, method_of
 from flnet.compute.loader import find_trainers
 from flnet.compute.privacy_accounting import plan_of
@@ -39,7 +40,6 @@ from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
 from flnet.rounds.schedule import Schedule
 from flnet.rounds.settings import TRAINING, Rules, Waits
-from flnet.rounds.topology import Topology
 from flnet.security.claims import ClaimSigner
 from flnet.security.keys import own_key
 from flnet.security.signatures import NodeKey

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from flnet.aggregation.base import MERGING, Secure, SharedMemory
 from flnet.algorithms.registry import parse_rule
+from flnet.algorithms.topology import Topology
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Declaration
@@ -17,7 +18,6 @@ from flnet.protocol.updates import RoundKey
 from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
 from flnet.rounds.privacy_plan import PrivacyPlan
-from flnet.rounds.topology import Topology
 from flnet.text import text
 
 M = TypeVar("M", bound=JobMessage)

@@ -8,10 +8,10 @@ from random import Random
 
 from flnet.aggregation.base import MERGING
 from flnet.algorithms.registry import SECURE, parse_rule
+from flnet.algorithms.topology import Topology
 from flnet.membership.probing import Pauses
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules, Waits
-from flnet.rounds.topology import Topology
 
 
 @dataclass(frozen=True)

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
+from flnet.algorithms.topology import Topology
 from flnet.params.params import PeerId
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.segment_ring import SegmentRing
-from flnet.rounds.topology import Topology
 
 
 def names(count: int) -> list[PeerId]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from flnet.aggregation.base import RoundStart
+from flnet.algorithms.topology import Topology
 from flnet.params.params import PeerId
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
-from flnet.rounds.topology import Topology
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.network import FETCHED
 from flnet.simulation.schedule import Reduction, draw
