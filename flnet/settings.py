@@ -81,6 +81,25 @@ def check_partition(text: str) -> str:
     )
 
 
+def check_topology(text: str) -> str:
+    """Check how updates travel.
+
+    Raises:
+        ValueError: there is no such topology.
+    """
+    from flnet.algorithms.topology import Topology  # noqa: PLC0415 - needs a part of the core, which most commands do not
+
+    Topology.read(text)
+    return text
+
+
+def _is_by_number(rule: str) -> bool:
+    from flnet.algorithms.registry import parse_rule  # noqa: PLC0415 - likewise
+
+    parsed = parse_rule(rule)
+    return parsed.by_number and parsed.secure is None
+
+
 def check_aggregation(text: str) -> str:
     """Check an aggregation rule with its filters, and remove spaces.
 
@@ -362,6 +381,12 @@ class Settings(PlaceSettings):
         "secure:0.25:64 (part of the nodes that may vanish, bits of a number): updates are masked, and only their sum "
         "can be opened (docs/secure-sums.md). Must be the same on all nodes.",
     )
+    topology: Annotated[str, AfterValidator(check_topology)] = Field(
+        default="mesh",
+        description="How updates travel. mesh: each node sends its update to all others. segments, or segments:3: each "
+        "node averages a segment of all updates (each segment by 3 nodes), so that traffic does not grow with the "
+        "number of nodes (docs/topology.md). Must be the same on all nodes.",
+    )
     local_training: Annotated[str, AfterValidator(check_local_training)] = Field(
         default="plain",
         description="plain: the trainer's own training. proximal:0.01: training stays near the model that the "
@@ -626,6 +651,28 @@ class Settings(PlaceSettings):
         if found:
             raise ValueError(
                 f"FLNET_AGGREGATION={self.aggregation} shows only the sum of the updates, but {' and '.join(found)}: "
+                "leave one of the two away"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rules_of_segments(self) -> Self:
+        if self.topology == "mesh":
+            return self
+        conflicts = {
+            "FLNET_ROUNDS=asynchronous merges whole versions of peers": self.rounds == "asynchronous",
+            f"FLNET_AGGREGATION={self.aggregation} needs whole updates": not _is_by_number(self.aggregation),
+            "FLNET_MAX_STALENESS lets updates count in a later round": self.max_staleness > 0,
+            "FLNET_LEAVE_ONE_OUT averages without each peer in turn": self.leave_one_out,
+            "FLNET_CLIP_NORM shortens whole updates": self.clip_norm > 0,
+            "FLNET_MAX_UPDATE_NORM compares whole updates": "max_update_norm" in self.model_fields_set
+            and self.max_update_norm > 0,
+            f"FLNET_WIRE={self.wire} rounds whole updates": self.wire in ("float16", "int8"),
+        }
+        found = [why for why, holds in conflicts.items() if holds]
+        if found:
+            raise ValueError(
+                f"with FLNET_TOPOLOGY={self.topology} no node has a whole update of another, but {' and '.join(found)}: "
                 "leave one of the two away"
             )
         return self

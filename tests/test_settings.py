@@ -453,3 +453,36 @@ def test_settings_that_look_at_single_updates_conflict_with_secure_sums(variable
     with pytest.raises(SettingsError, match=f"shows only the sum of the updates, but {variable}"):
         load_settings({}, {"FLNET_AGGREGATION": "secure", variable: value})
     load_settings({}, {"FLNET_AGGREGATION": "agg1", variable: value})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("FLNET_ROUNDS", "asynchronous"),
+        ("FLNET_AGGREGATION", "krum:1"),
+        ("FLNET_AGGREGATION", "clip,agg1"),
+        ("FLNET_AGGREGATION", "fedavgm:1:0.9"),
+        ("FLNET_AGGREGATION", "secure"),
+        ("FLNET_MAX_STALENESS", "2"),
+        ("FLNET_LEAVE_ONE_OUT", "true"),
+        ("FLNET_CLIP_NORM", "1.5"),
+        ("FLNET_MAX_UPDATE_NORM", "10"),
+        ("FLNET_WIRE", "int8"),
+        ("FLNET_WIRE", "float16"),
+    ],
+)
+def test_what_needs_whole_updates_conflicts_with_segments(variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"no node has a whole update of another, but {variable}"):
+        load_settings({}, {"FLNET_TOPOLOGY": "segments", variable: value})
+    load_settings({}, {"FLNET_TOPOLOGY": "mesh", variable: value})
+
+
+@pytest.mark.parametrize("rule", ["agg0", "agg1", "agg2", "median", "trimmed-mean:0.2", "winsorised-mean:0.2"])
+def test_rules_that_work_number_by_number_go_with_segments(rule: str) -> None:
+    settings = load_settings({}, {"FLNET_TOPOLOGY": "segments:3", "FLNET_AGGREGATION": rule})
+    assert (settings.topology, settings.aggregation) == ("segments:3", rule)
+
+
+def test_an_unknown_topology_is_refused_with_what_there_is() -> None:
+    with pytest.raises(SettingsError, match="FLNET_TOPOLOGY=star: expected mesh, segments or segments:3"):
+        load_settings({}, {"FLNET_TOPOLOGY": "star"})

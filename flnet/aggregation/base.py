@@ -184,6 +184,8 @@ class AggregationRule(NamedTuple):
         ignores_lateness: whether a late update counts as much as the others, because the rule has no weights.
         shared_memory: of a rule whose memory must be equal on all nodes; None for all others.
         secure: how updates are masked, so that only their sum can be opened; None where they are not.
+        by_number: whether each number of the result follows from that number of the updates, and the figures that they
+            state, alone; then segments of updates can be merged apart from each other.
     """
 
     name: str
@@ -195,6 +197,7 @@ class AggregationRule(NamedTuple):
     ignores_lateness: bool = False
     shared_memory: SharedMemory | None = None
     secure: Secure | None = None
+    by_number: bool = False
 
     @property
     def adds_as_they_come(self) -> bool:

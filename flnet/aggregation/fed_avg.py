@@ -33,9 +33,10 @@ def fed_avg(weighting: Weighting = "agg1", memory: Memory = fresh) -> Aggregatio
         average.hold(updates)
         return average.result()
 
-    return AggregationRule(
-        weighting, merge, running=lambda state, start: _Average(weighting, state, start.schema, memory)
-    )
+    def running(state: State, start: RoundStart) -> _Average:
+        return _Average(weighting, state, start.schema, memory)
+
+    return AggregationRule(weighting, merge, running, by_number=True)
 
 
 class _Average:

@@ -42,7 +42,7 @@ def median(memory: Memory = fresh) -> AggregationRule:
         sets = [update.params for update in counting(updates)]
         return Merged(blockwise(start.schema.specs, sets, middle, memory), state)
 
-    return AggregationRule("median", merge, ignores_lateness=True)
+    return AggregationRule("median", merge, ignores_lateness=True, by_number=True)
 
 
 def median_of_too_few(

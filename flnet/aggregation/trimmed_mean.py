@@ -63,7 +63,7 @@ def trimmed_mean(part: float = DEFAULT_PART, memory: Memory = fresh) -> Aggregat
         sets, cut = [update.params for update in counted], int(part * len(counted))
         return Merged(blockwise(start.schema.specs, sets, lambda rows: _trimmed(rows, cut), memory), state)
 
-    return AggregationRule(name, merge, least=least, ignores_lateness=True)
+    return AggregationRule(name, merge, least=least, ignores_lateness=True, by_number=True)
 
 
 def _trimmed(rows: Rows, cut: int) -> NDArray[np.float64]:
@@ -140,4 +140,4 @@ def winsorised_mean(part: float = DEFAULT_PART, memory: Memory = fresh) -> Aggre
         )
         return Merged(params, state, {update.peer: Weighed(shares.get(update.peer, 0.0)) for update in updates})
 
-    return AggregationRule(f"winsorised-mean:{part:g}", merge)
+    return AggregationRule(f"winsorised-mean:{part:g}", merge, by_number=True)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running, note_of_lateness
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
+from flnet.aggregation.segments import merged_segment
 from flnet.algorithms.differential_privacy import RandomWords, released
 from flnet.algorithms.noised_sum import SumNoise
 from flnet.algorithms.registry import parse_rule
@@ -215,6 +216,8 @@ class ComputeTasks:
             started = time.monotonic()
             if effect.opened is not None:
                 return await self._open_sum(trainer, effect)
+            if effect.segment is not None:
+                return await self._average_segment(trainer, effect, effect.segment)
             if self.keep is not None:
                 start, remembered = self._start(trainer, effect.key), self._job_of(trainer).held.remembered
                 self.keep(trainer, effect, remerge(self._bounds, self._rule(trainer), start, remembered))
@@ -235,6 +238,16 @@ class ComputeTasks:
                 merged.note,
             )
             return Averaged(effect.key, merged.params, seconds, *verdict)
+
+    async def _average_segment(self, trainer: TrainerId, effect: Average, segment: tuple[int, int]) -> Event:
+        started, place = time.monotonic(), segment[0]
+        start, rule = self._start(trainer, effect.key), self._rule(trainer)
+        try:
+            merged = await asyncio.to_thread(merged_segment, rule, start, effect.updates, segment)
+            assert merged.digest
+        except _ARITHMETIC as exc:
+            return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}", segment=place)
+        return Averaged(effect.key, merged, time.monotonic() - started, segment=place)
 
     @cached_property
     def _secure_sums(self) -> SecureSums:

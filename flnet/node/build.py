@@ -12,6 +12,7 @@ import psutil
 from flnet.aggregation.base import AggregationRule
 from flnet.aggregation.screening import Bounds
 from flnet.algorithms.registry import parse_rule, stated_rule
+from flnet.algorithms.topology import Topology
 from flnet.compute.assignment import labels_of, method_of
 from flnet.compute.loader import find_trainers
 from flnet.compute.privacy_accounting import plan_of
@@ -284,7 +285,9 @@ def rules_of(settings: Settings) -> Rules:
     Raises:
         SettingsError: the library for FLNET_PRIVACY is not installed.
     """
-    participation = Participation(settings.participation, settings.min_participants)
+    topology = Topology.read(settings.topology)
+    is_named = topology.kind == "segments"
+    participation = Participation(settings.participation, settings.min_participants, names_all=is_named)
     mu = method_of(settings).mu
     training: dict[str, str] = {TRAINING: f"proximal:{mu:g}"} if mu else {}
     alike = {**bounds_of(settings).stated(), **stated_rule(settings.aggregation), **training}
@@ -296,6 +299,7 @@ def rules_of(settings: Settings) -> Rules:
         is_asynchronous,
         limits=limits_of(settings),
         privacy=plan_of(settings),
+        topology=topology,
     )
 
 

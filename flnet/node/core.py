@@ -19,6 +19,7 @@ from flnet.protocol.effects import Effect, TellJobs
 from flnet.protocol.events import ContactMade, Event, PeerLost, PeerSeen, VerticalReceived
 from flnet.protocol.messages import AskVersion, JobMessage, ModelParams, Packet, Peer, StartTraining
 from flnet.protocol.secure_sum import SecureSumMessage
+from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.asynchronous_job import AsynchronousJob
 from flnet.rounds.base_job import AnyJob
@@ -27,7 +28,7 @@ from flnet.rounds.settings import JobSettings, Rules, Waits
 from flnet.rounds.vertical_job import VerticalJob
 from flnet.text import text
 
-_OF_MEMBERS = (StartTraining, ModelParams, AskVersion, SecureSumMessage, VerticalMessage)
+_OF_MEMBERS = (StartTraining, ModelParams, AskVersion, SecureSumMessage, SegmentsMessage, VerticalMessage)
 
 
 class Owned(NamedTuple):

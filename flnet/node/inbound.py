@@ -33,13 +33,13 @@ from flnet.protocol.events import (
     DeclineReceived,
     Event,
     Mark,
+    PartReceived,
     Paused,
     ProbeAnswered,
     ProbeReceived,
     Resumed,
     RoundAsked,
     RoundTriggered,
-    SecurePartReceived,
     SendFailed,
     SeriesStopped,
     TrainingAsked,
@@ -72,6 +72,7 @@ from flnet.protocol.messages import (
     digest_of,
 )
 from flnet.protocol.secure_sum import SecureSumMessage
+from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import Claim, Contribution, Report, RoundKey, Update
 from flnet.protocol.vertical import VerticalMessage
 from flnet.security.claims import ClaimSigner
@@ -83,7 +84,7 @@ KINDS: Mapping[str, type[Message]] = {
     kind.path: kind
     for kind in (
         *(Announce, Probe, StartTraining, AskRound, ModelParams, Accuracy, AskVersion),
-        *(SecureSumMessage, VerticalMessage, Trigger),
+        *(SecureSumMessage, SegmentsMessage, VerticalMessage, Trigger),
     )
 }
 STATUS: Mapping[str, int] = {Announce.path: 201, Trigger.path: 202}  # of an answer, by path; 200 for the others
@@ -133,7 +134,9 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case AskVersion() as m:
             return m.trainer, VersionReceived(version_of(m, m.sender, m.round, m.trainer), _stated(m))
         case SecureSumMessage() as m:
-            return m.trainer, SecurePartReceived(m.sender, _key_of(m), m.attempt, m.part, _stated(m), m.choice)
+            return m.trainer, PartReceived(m.sender, _key_of(m), m.attempt, m.part, _stated(m), m.choice)
+        case SegmentsMessage() as m:
+            return m.trainer, PartReceived(m.sender, _key_of(m), 0, m.part, _stated(m), m.choice)
         case VerticalMessage() as m:
             said = (m.session, m.number, m.parts, packet.params or Params(), m.federated_learning_params)
             return m.trainer, VerticalReceived(m.sender, _key_of(m), *said)
@@ -162,8 +165,17 @@ def update_of(m: ModelParams, params: Params) -> Update:
     base = Digest(m.base) if m.base else None
     figures = (m.examples, m.labels or 1, m.accuracy, base, m.staleness or 0)
     memory = Digest(m.memory) if m.memory else None
-    stated = contribution_of(m)
-    return Update(m.sender, _key(m), params, *figures, contribution=stated, memory=memory, group=m.group or "")
+    stated, segments = contribution_of(m), tuple(map(Digest, m.segments or ()))
+    return Update(
+        m.sender,
+        _key(m),
+        params,
+        *figures,
+        contribution=stated,
+        memory=memory,
+        group=m.group or "",
+        segments=segments,
+    )
 
 
 def contribution_of(m: ModelParams) -> Contribution | None:

@@ -74,6 +74,7 @@ from flnet.protocol.messages import (
     VersionReply,
 )
 from flnet.protocol.secure_sum import SecureSumMessage
+from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import VerticalMessage, VerticalReply
 from flnet.security.claims import ClaimSigner
@@ -381,7 +382,9 @@ class Outbox:
             return
         if not self._members.settled(peer):  # else it tells nothing new
             self._deliver(None, ContactMade(peer))
-        is_counted = packet.params is not None or isinstance(message, SecureSumMessage | VerticalMessage)
+        is_counted = packet.params is not None or isinstance(
+            message, SecureSumMessage | SegmentsMessage | VerticalMessage
+        )
         if is_counted and reply.status < BAD_REQUEST:
             self._traffic.sent(owner, key, len(body))
         if event := await self._outcome(peer, message, key, reply):

@@ -41,6 +41,7 @@ from flnet.params.params import Digest, PeerId, TrainerId
 from flnet.protocol.events import Event, Leaving, MeshStarted, PeerForgotten
 from flnet.protocol.messages import JobMessage, Packet, Peer
 from flnet.protocol.secure_sum import SecureSumMessage
+from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.steps import Phase
@@ -335,7 +336,9 @@ class NodeRuntime:
         if answer is not None and self.checks.claims is not None:
             answer = Packet(self.checks.claims.signed(answer.message), answer.params)
         message = packet.message
-        is_counted = packet.params is not None or isinstance(message, SecureSumMessage | VerticalMessage)
+        is_counted = packet.params is not None or isinstance(
+            message, SecureSumMessage | SegmentsMessage | VerticalMessage
+        )
         if is_counted and isinstance(message, JobMessage):
             key = RoundKey(message.round, PeerId(message.initiator or message.sender))
             self.traffic.received(message.trainer, key, nbytes)

@@ -118,6 +118,7 @@ class Average:
         is_apart: whether other nodes make another average of them, because their aggregation rule remembers something
             else.
         opened: what opens their sum, where updates are masked; None where they are not.
+        segment: where only a segment of each update is averaged: its number, and how many there are.
     """
 
     key: RoundKey
@@ -125,6 +126,7 @@ class Average:
     folded: tuple[PeerId, ...] = ()
     is_apart: bool = False
     opened: OpenedSum | None = None
+    segment: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
-from flnet.protocol.secure_sum import AnySecurePart, SecretResult
+from flnet.protocol.secure_sum import SecretResult, SecurePart
 from flnet.protocol.updates import Claim, Contribution, NoisyRelease, RoundKey, Update
 from flnet.protocol.vertical import AnyPart, ClassMeaning, EpochClosedPart, TalkPart
 
@@ -272,13 +272,13 @@ class RoundAnswered(Event):
 
 
 @dataclass(frozen=True)
-class SecurePartReceived(Event):
+class PartReceived(Event):
     """A peer sent a part of the conversation of a secure sum; see `flnet.protocol.secure_sum`."""
 
     peer: PeerId
     key: RoundKey
     attempt: int
-    part: AnySecurePart
+    part: SecurePart
     agreement: Mapping[str, str] | None = field(default=None, compare=False)
     choice: ChoiceMessage | None = None
 
@@ -525,6 +525,7 @@ class Averaged(Event):
         weighed: weight of each update, if the aggregation rule states it.
         remembered: new memory of the aggregation rule; None for a rule without memory.
         note: what people should know of the average, where the rule could not do what its name says; else empty.
+        segment: number of the segment that `params` are; None for a whole average.
     """
 
     key: RoundKey
@@ -535,6 +536,7 @@ class Averaged(Event):
     weighed: Mapping[PeerId, Weighed] = field(default_factory=dict)
     remembered: Params | None = None
     note: str = ""
+    segment: int | None = None
 
 
 @dataclass(frozen=True)
@@ -555,11 +557,13 @@ class AveragingFailed(Event):
 
     Attributes:
         is_spoilt: whether masked updates add up to a sum that those of honest nodes cannot have.
+        segment: number of the segment that was to be averaged; None for a whole average.
     """
 
     key: RoundKey
     reason: str
     is_spoilt: bool = False
+    segment: int | None = None
 
 
 @dataclass(frozen=True)

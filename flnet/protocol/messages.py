@@ -566,6 +566,7 @@ class ModelParams(JobMessage):
         memory: digest of what the aggregation rule remembers at the sender before the round, if nodes share that; of no
             arrays: nothing yet; absent: the sender shares none.
         group: of a secure sum, for which the parameters are masked.
+        segments: digests of the segments of the update, by which they can be downloaded.
         base: digest of the parameters that the sender's training began with.
         schema_digest: digest of names, shapes, dtypes and the agreement.
         key: public key of `signature`, which covers the statement that `flnet.protocol.updates` derives from the message.
@@ -590,6 +591,7 @@ class ModelParams(JobMessage):
     late: bool | None = None
     memory: HexDigest | None = None
     group: HexDigest | None = None
+    segments: tuple[HexDigest, ...] | None = Field(default=None, max_length=MAX_PEERS + 1)
 
 
 class Accuracy(JobMessage):

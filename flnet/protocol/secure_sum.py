@@ -97,6 +97,7 @@ class PromisePart(SecurePart):
     Attributes:
         accepted: ballot of the contributors that were accepted before; None: there were none.
         contributors: the digest of the masked update of each.
+        held: the updates of which the sender has what it is to hold, where nodes hold parts of them.
     """
 
     kind: Literal["promise"] = "promise"
@@ -104,6 +105,7 @@ class PromisePart(SecurePart):
     ballot: Ballot
     accepted: Ballot | None = None
     contributors: Members | None = None
+    held: Members | None = None
 
 
 class ProposePart(SecurePart):

@@ -112,6 +112,7 @@ class Update:
         memory: digest of what the aggregation rule remembers at the peer before the round, if the peer shares that; of
             no arrays: it remembers nothing yet.
         group: of a secure sum, for which the parameters are masked; empty where they are not.
+        segments: digests of its segments, where it is averaged in segments.
     """
 
     peer: PeerId
@@ -125,6 +126,7 @@ class Update:
     contribution: Contribution | None = field(default=None, compare=False)
     memory: Digest | None = field(default=None, compare=False)
     group: str = ""
+    segments: tuple[Digest, ...] = ()
 
     def stated(self) -> dict[str, Any]:
         """The sender's statement about it, as fields of a message; in rounds and in versions."""

@@ -528,7 +528,8 @@ class BaseJob(ABC, Generic[R_co]):
             return self._to_round(event)
         if isinstance(event, Fetched) and self.held.model is not None:
             is_masked = self.settings.secure is not None and event.params.keys() == {MASKED}
-            form = self.update_schema if is_masked else self.held.schema
+            form = self.round.form_of(event.digest) if self.round else None
+            form = form or (self.update_schema if is_masked else self.held.schema)
             try:
                 event = replace(event, params=form.conform(event.params))
             except ParamsRefused as exc:
@@ -652,6 +653,12 @@ class BaseJob(ABC, Generic[R_co]):
             raise InvalidMessage(
                 text(
                     "whether updates are masked is decided when a node starts: set FLNET_AGGREGATION and start it again"
+                )
+            )
+        if settings.rules.topology.kind == "segments" and not parse_rule(event.merging).by_number:
+            raise InvalidMessage(
+                text(
+                    "{rule} needs whole updates, and here they are averaged in segments", rule_text(event.merging)
                 )
             )
         if self.phase is not Phase.IDLE or self.series.pending is not None or self.series.is_under_way:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from flnet.params.params import Digest, Params, PeerId
+from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.effects import (
     Effect,
     Save,
@@ -133,6 +133,10 @@ class BaseRound(ABC):
 
     def find(self, digest: Digest) -> Params | None:
         """The parameters with this digest that peers may fetch, besides those of the held model."""
+        return None
+
+    def form_of(self, digest: Digest) -> Schema | None:
+        """The form of what is being downloaded, where it is no parameters of the whole model."""
         return None
 
     @abstractmethod

@@ -17,6 +17,7 @@ from flnet.rounds.settings import (
     PARTICIPATION,
     ROUNDS,
     SUM_NOISE,
+    TOPOLOGY,
     TRAINING,
     USUAL,
     JobSettings,
@@ -24,9 +25,11 @@ from flnet.rounds.settings import (
 from flnet.text import joined, text
 
 # What the settings of a node add to what its trainer states.
-RULES = frozenset({PARTICIPATION, LATE_UPDATES, ROUNDS, LARGEST_UPDATE, CLIP, MERGING, TRAINING, SUM_NOISE})
+RULES = frozenset(
+    {PARTICIPATION, LATE_UPDATES, ROUNDS, LARGEST_UPDATE, CLIP, MERGING, TRAINING, SUM_NOISE, TOPOLOGY}
+)
 # What it means if a node states nothing of it; else it means nothing.
-_UNSTATED = {ROUNDS: COMMON, TRAINING: "plain", MERGING: USUAL}
+_UNSTATED = {ROUNDS: COMMON, TRAINING: "plain", MERGING: USUAL, TOPOLOGY: "mesh"}
 _LISTS = ("columns", "features", "classes")  # of names, one of which may be missing on one side
 _CUT = re.compile(r" \.\.\. \(\d+ characters, SHA-256 [0-9a-f]{16}\)$")  # the end of a list too long to be stated
 _SHORT = 120  # characters up to which both sides are shown whole

@@ -21,7 +21,7 @@ Paxos is not made for members that lie. What a few of them could do to stop the 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from flnet.params.params import PeerId
 from flnet.protocol.secure_sum import MAX_BALLOT, AcceptPart, PreparePart, PromisePart, ProposePart
@@ -48,15 +48,22 @@ class ContributorVote:
         members: Sequence[PeerId],
         quorum: Callable[[], int],
         is_sound: Callable[[Contributors], bool],
+        held: Callable[[], Contributors] | None = None,
     ) -> None:
         """Args:
         members: sorted; without `me` where this node only listens.
         quorum: how many members must accept, more than half of all nodes that may vote in the round. That number can
             change, because another node may be met that this one did not know of.
         is_sound: whether this node may accept a set.
+        held: the updates of which this node has what it is to hold, where nodes hold parts of updates; None where each
+            holds them whole. Then all members must accept under ballot 0, and not only a quorum, and a leader proposes
+            the updates of those that promised, and of others what all of these hold: who has vanished takes nothing with
+            it that is settled.
         """
         self._me, self._group, self._members, self._quorum = me, group, list(members), quorum
-        self._is_sound = is_sound
+        self._is_sound, self._held = is_sound, held
+        self._awaited: set[PeerId] = set()  # whose promises are waited for, though a quorum has come
+        self._helds: dict[PeerId, Mapping[str, str]] = {}  # what those hold that promised
         self._promised = 0
         self._accepted: tuple[int, Contributors] | None = None
         self._accepts: dict[PeerId, tuple[int, Contributors]] = {}  # the newest of each member
@@ -71,8 +78,10 @@ class ContributorVote:
     def settled(self) -> Contributors | None:
         """The contributors, once a quorum has accepted them."""
         if self._settled is None and self._accepts:
-            (_, contributors), alike = Counter(self._accepts.values()).most_common(1)[0]
-            self._settled = contributors if alike >= self._quorum() else None
+            (ballot, contributors), alike = Counter(self._accepts.values()).most_common(1)[0]
+            needs_all = ballot == 0 and self._held is not None
+            least = max(self._quorum(), len(self._members)) if needs_all else self._quorum()
+            self._settled = contributors if alike >= least else None
         return self._settled
 
     @property
@@ -80,18 +89,28 @@ class ContributorVote:
         """The newest acceptance of this node, for who did not hear it."""
         return None if self._accepted is None else self._acceptance(*self._accepted)
 
+    @property
+    def is_leading(self) -> bool:
+        """Whether this node has asked for promises, and not proposed yet."""
+        return self._ballot > 0
+
     def accept_all(self, contributors: Contributors) -> list[Said]:
         """Accept the set of all members under ballot 0."""
         if self._me not in self._members or self._promised > 0 or self._accepted is not None:
             return []
         return self._accept(0, contributors)
 
-    def lead(self, own: Contributors) -> list[Said]:
-        """Ask for promises, to propose a set under a new ballot.
+    def lead(self, own: Contributors, awaited: Collection[PeerId] = ()) -> list[Said]:
+        """Ask for promises, to propose a set under a new ballot; or propose it, if a quorum has promised already.
 
         Args:
             own: what to propose if nothing was accepted before.
+            awaited: members that are waited for, though a quorum is enough.
         """
+        if self.is_leading and len(self._promises) >= self._quorum():
+            self._awaited = set()
+            return self._propose()
+        self._awaited = set(awaited)
         count = len(self._members)
         place = self._members.index(self._me)
         turn = max(0, self._highest - 1 - place) // count + 1 if self._highest else 0
@@ -102,7 +121,7 @@ class ContributorVote:
             return []
         self._ballot, self._own = ballot, own
         self._promised = self._highest = ballot
-        self._promises = {self._me: self._accepted}
+        self._promises, self._helds = {self._me: self._accepted}, {}
         return [(None, PreparePart(group=self._group, ballot=ballot)), *self._propose()]
 
     def receive(self, sender: PeerId, part: PreparePart | PromisePart | ProposePart | AcceptPart) -> list[Said]:
@@ -119,6 +138,7 @@ class ContributorVote:
             case PromisePart(ballot=ballot) if ballot == self._ballot and self._ballot:
                 before, told = part.accepted, contributors_of(part.contributors or {})
                 self._promises[sender] = None if before is None else (before, told)
+                self._helds[sender] = dict(part.held or {})
                 return self._propose()
             case ProposePart(ballot=ballot, contributors=members) if ballot >= self._promised and ballot > 0:
                 contributors = contributors_of(members)
@@ -149,27 +169,44 @@ class ContributorVote:
         return ballot <= most
 
     def _promise(self, ballot: int) -> PromisePart:
+        held: dict[str, str] | None = dict(self._held()) if self._held is not None else None
         if self._accepted is None:
-            return PromisePart(group=self._group, ballot=ballot)
+            return PromisePart(group=self._group, ballot=ballot, held=held or None)
         before, contributors = self._accepted
         told: dict[str, str] = dict(contributors)
-        return PromisePart(group=self._group, ballot=ballot, accepted=before, contributors=told)
+        return PromisePart(group=self._group, ballot=ballot, accepted=before, contributors=told, held=held or None)
 
     def _propose(self) -> list[Said]:
         """Propose once a quorum has promised: what may be settled already, else what this node holds."""
         quorum = self._quorum()
-        if len(self._promises) < quorum:
+        if len(self._promises) < quorum or not self._awaited <= self._promises.keys():
             return []
-        ballot, told = self._ballot, [accepted for accepted in self._promises.values() if accepted is not None]
+        ballot, told = self._ballot, self._may_be_settled()
         least = quorum + len(self._promises) - len(self._members)
         supporters = Counter(contributors for _, contributors in told)
         binding = [accepted for accepted in told if supporters[accepted[1]] >= least]
+        if self._held is not None:
+            self._own = tuple(entry for entry in self._own if self._is_safe(*entry))
         contributors = max(binding)[1] if binding else self._undisputed(ballot, [each for _, each in told])
         if not binding and not self._is_sound(contributors):
             return []
         self._ballot, self._promises = 0, {}
         proposal = ProposePart(group=self._group, ballot=ballot, contributors=dict(contributors))
         return [(None, proposal), *self._accept(ballot, contributors)]
+
+    def _is_safe(self, peer: PeerId, digest: str) -> bool:
+        """Whether an update is not lost if its sender has vanished, or the sender is there."""
+        return peer in self._promises or all(held.get(peer) == digest for held in self._helds.values())
+
+    def _may_be_settled(self) -> list[tuple[int, Contributors]]:
+        """What members accepted, as those that promised tell, where it may be settled already.
+
+        Where all must accept under ballot 0, nothing is settled there if one that promised a higher one has not.
+        """
+        told = [accepted for accepted in self._promises.values() if accepted is not None]
+        first = [accepted for accepted in told if accepted[0] == 0]
+        may_be_all = len(first) == len(self._promises) and len(set(first)) == 1
+        return told if self._held is None or may_be_all else [accepted for accepted in told if accepted[0] > 0]
 
     def _undisputed(self, ballot: int, told: Sequence[Contributors]) -> Contributors:
         """What this node holds; in every second turn without those of whom others hold something else.

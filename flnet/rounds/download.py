@@ -22,6 +22,7 @@ class ParamsDownload:
 
     Attributes:
         digest: of the parameters.
+        form: of the arrays, where they are no parameters of the job's model; else None.
         timer: bounds it.
         params, peer: what came, and from whom; None until then.
         failure: why nothing came; None until then.
@@ -35,20 +36,20 @@ class ParamsDownload:
         me: PeerId,
         peers: Collection[PeerId],
         patience: float,
-        tell: Callable[[PeerId], Publish],
+        tell: Callable[[PeerId], Publish] | None,
         form: Schema | None = None,
     ) -> None:
         """Args:
         peers: who hold them. Nodes with other ids ask them in another order, so that no peer serves all.
         patience: seconds for all of it.
-        tell: makes the news that a peer is asked.
+        tell: makes the news that a peer is asked; None: people need not read of it.
         form: of the arrays, where they are no parameters of the job's model.
         """
         self.digest, self.timer = digest, timer
         self.params: Params | None = None
         self.peer: PeerId | None = None
         self.failure: str | None = None
-        self._key, self._patience, self._tell, self._form = key, patience, tell, form
+        self._key, self._patience, self._tell, self.form = key, patience, tell, form
         self._sources = [
             *sorted(peer for peer in peers if peer > me),
             *sorted(peer for peer in peers if peer < me),
@@ -97,4 +98,5 @@ class ParamsDownload:
             return []
         peer = self._sources.pop(0)
         self._asked += 1
-        return [Fetch(self._key, peer, self.digest, form=self._form), self._tell(peer)]
+        told = [self._tell(peer)] if self._tell else []
+        return [Fetch(self._key, peer, self.digest, form=self.form), *told]

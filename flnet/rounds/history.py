@@ -413,7 +413,7 @@ def closing_words(gathering: Gathering, members: int = 0) -> str:
         members: how many nodes there were to choose from, where not all trained.
     """
     words = _ending(gathering)
-    if gathering.chosen is None:
+    if gathering.chosen is None or len(gathering.chosen) == members:
         return words
     chosen = text("{count} of {number} nodes were chosen", len(gathering.chosen), members)
     return joined([words, chosen])

@@ -34,13 +34,13 @@ from flnet.protocol.events import (
     Event,
     Fetched,
     FetchFailed,
+    PartReceived,
     PeerLost,
     PeerSeen,
     Prepared,
     RoundAnswered,
     RoundAsked,
     RoundTriggered,
-    SecurePartReceived,
     SecureStepDone,
     SendFailed,
     SendRefused,
@@ -80,10 +80,12 @@ from flnet.rounds.peers import RESTED as PACES_RESTED
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.secure_round import NOT_NAMED, SecureRound
+from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
 from flnet.rounds.settings import JobSettings
-from flnet.rounds.steps import LEGAL, SECURE, Phase
+from flnet.rounds.steps import LEGAL, SECURE, SEGMENTED, Phase
 from flnet.rounds.stopping import TIMERS
+from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
 
 PUT_OFF = "round:put-off"  # a timer
@@ -111,11 +113,13 @@ class Job(BaseJob[Round]):
     @property
     def table(self) -> Mapping[Phase, Mapping[type, Set[Phase]]]:
         """Its legal steps."""
-        return SECURE if self.settings.secure else LEGAL
+        return {Round: LEGAL, SecureRound: SECURE, SegmentedRound: SEGMENTED}[self._kind]
 
     @property
     def _kind(self) -> type[Round]:
-        return SecureRound if self.settings.secure else Round
+        if self.settings.secure:
+            return SecureRound
+        return SegmentedRound if self.settings.rules.topology.kind == "segments" else Round
 
     def _view_of_sums(self) -> Mapping[str, Any] | None:
         secure = self.settings.secure
@@ -165,7 +169,7 @@ class Job(BaseJob[Round]):
             case SendFailed(peer, path, key) if key == self.key and path != Accuracy.path:
                 self.peers.missed(peer, key, path == StartTraining.path)
                 return self._to_round(event)
-            case SecurePartReceived():
+            case PartReceived():
                 return self._part_received(event)
             case Trained() | TrainingFailed() | Averaged() | AveragingFailed() | SumSpoilt() | SecureStepDone():
                 return self._to_round(event)
@@ -444,7 +448,9 @@ class Job(BaseJob[Round]):
                 return self.phase is Phase.GATHERING  # its update is too late
             case DataChanged():
                 return self.phase is Phase.NO_DATA
-        may_give_up = (SecurePartReceived, SecureStepDone, TimerFired, FetchFailed) if self.settings.secure else ()
+        may_give_up = (
+            (PartReceived, SecureStepDone, TimerFired, FetchFailed) if issubclass(self._kind, VotedRound) else ()
+        )
         return isinstance(event, SHOW_AVERAGES + may_give_up)
 
     @property
@@ -586,7 +592,7 @@ class Job(BaseJob[Round]):
         followed = self._follow(event.update.peer, event)
         return [self.save(kept_update(event)), *followed]
 
-    def _part_received(self, event: SecurePartReceived) -> list[Effect]:
+    def _part_received(self, event: PartReceived) -> list[Effect]:
         """Handle a part of the conversation about a secure sum; of a round that is not open yet, it is kept.
 
         It shows that its sender is in that round, long before there is an update. Without that, nodes that were led into
@@ -599,11 +605,11 @@ class Job(BaseJob[Round]):
         self._must_have_data()
         if self.phase is not Phase.LOADING:
             must_agree(self.settings, event.peer, event.agreement)
-        if self.settings.secure is None:
-            raise OtherRounds(text("updates are not masked here (FLNET_AGGREGATION names no secure sum)"))
+        if not issubclass(self._kind, VotedRound):
+            raise OtherRounds(text("updates are neither masked nor averaged in segments here"))
         self._must_be_near(event.key)
         event = replace(event, choice=self._believed(event.choice))
-        if isinstance(self.round, SecureRound) and event.key == self.key and self.phase is not Phase.LOADING:
+        if isinstance(self.round, VotedRound) and event.key == self.key and self.phase is not Phase.LOADING:
             return self.round.part_received(event)
         is_loading = self.phase is Phase.LOADING
         if isinstance(event.part, KeysPart) and not is_loading:
@@ -614,10 +620,10 @@ class Job(BaseJob[Round]):
         if is_loading:
             return []
         why = text("it is in round {number}", event.key.number)
-        left = self.round.left_by(event.peer, why) if isinstance(self.round, SecureRound) else []
+        left = self.round.left_by(event.peer, why) if isinstance(self.round, VotedRound) else []
         return [*left, *self._say_unnamed(event), *self._follow(event.peer, event)]
 
-    def _say_unnamed(self, event: SecurePartReceived) -> list[Effect]:
+    def _say_unnamed(self, event: PartReceived) -> list[Effect]:
         """Tell a peer that this node has no part in a sum whose choice does not name it: its vote counts until then."""
         choice = event.choice
         if choice is None or self.settings.my_id in choice.members or not isinstance(event.part, KeysPart):

@@ -26,10 +26,12 @@ class Participation:
     Attributes:
         fraction: of the members, in (0, 1].
         least: nodes that train at least, if there are so many.
+        names_all: whether a round states its members, too, where all of them train.
     """
 
     fraction: float = 1.0
     least: int = 2
+    names_all: bool = False
 
     @property
     def words(self) -> str:
@@ -37,10 +39,11 @@ class Participation:
         return f"{self.fraction!r} of the nodes, at least {self.least}" if self.fraction < 1 else ""
 
     def choice_of(self, members: Collection[PeerId]) -> ChoiceMessage | None:
-        """The choice that a round of these members starts with; None where all train."""
+        """The choice that a round of these members starts with; None where all train and need not be named."""
         count = len(members)
         take = min(count, max(self.least, math.ceil(self.fraction * count - _DUST)))
-        return ChoiceMessage(members=tuple(sorted(members)), take=take) if take < count else None
+        is_stated = take < count or self.names_all
+        return ChoiceMessage(members=tuple(sorted(members)), take=take) if is_stated else None
 
     def believed(self, choice: ChoiceMessage | None, nodes: Collection[PeerId]) -> ChoiceMessage | None:
         """The choice that a peer states; None if the rule does not lead to it, or it leaves out most of these nodes."""

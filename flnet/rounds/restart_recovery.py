@@ -17,9 +17,8 @@ from flnet.rounds.base_round import OPEN, Parts
 from flnet.rounds.round import Round
 from flnet.rounds.series import PAUSED, Opening
 from flnet.rounds.steps import Phase
+from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
-
-SECRETS_GONE = text("it was restarted, and the secrets of a secure sum are never kept")
 
 
 def resume(parts: Parts, past: Round, saved: Restored, is_usable: bool) -> tuple[Round, list[Effect]]:
@@ -38,8 +37,11 @@ def resume(parts: Parts, past: Round, saved: Restored, is_usable: bool) -> tuple
     if was in OPEN and is_usable:
         expected = set(map(PeerId, figures.get("expected", ()))) - {settings.my_id}
         round = type(past)(parts, past.key, expected, past.choice, past.started_in, past.open_record)
-        if settings.secure is not None:
-            return round, round.decline(SECRETS_GONE)
+        if isinstance(round, VotedRound):
+            parts.peers.may_have_missed([*expected, *round.listeners], round.key)
+            if why := round.vote_lost():
+                return round, round.decline(why)
+            saved = replace(saved, updates=())  # the others offer theirs again
         return round, _resume_open(parts, round, saved, was)
     if was is Phase.MEASURING and is_usable and parts.held.current.round == past.key.number:
         # The last messages of the earlier run need not have arrived, and peers may still wait for them.

@@ -7,13 +7,14 @@ that cannot open the sum keeps its model and takes the average of the others (`f
 
 from __future__ import annotations
 
-from collections.abc import Collection, Set
+from collections.abc import Collection
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
-from flnet.errors import NotReady, ParamsRefused, RoundLost, StaleRound, TooManyMessages, UnreadableBody
+from flnet.errors import ParamsRefused, StaleRound
 from flnet.params.params import Digest, Params, PeerId, Schema
-from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Publish, Send, SetTimer
+from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Publish
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -21,11 +22,8 @@ from flnet.protocol.events import (
     Event,
     Fetched,
     FetchFailed,
-    PeerLost,
-    SecurePartReceived,
+    PartReceived,
     SecureStepDone,
-    SendFailed,
-    SendRefused,
     TimerFired,
     Trained,
     TrainingFailed,
@@ -35,33 +33,25 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import ChoiceMessage
 from flnet.protocol.secure_sum import KeysPart, MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.adoption import Exchange
 from flnet.rounds.base_round import GATHERING, OPEN, Parts
-from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.download import ParamsDownload
 from flnet.rounds.gathering import Closing
 from flnet.rounds.group_search import GROUPS
 from flnet.rounds.history import RoundRecord, SumRecord, names
-from flnet.rounds.model import Start
-from flnet.rounds.participation import chosen
-from flnet.rounds.round import Round
 from flnet.rounds.secure_gathering import NOT_IN_GROUP, SecureGathering
 from flnet.rounds.secure_sum import SecureSum
-from flnet.rounds.series import Opening
 from flnet.rounds.steps import Phase
+from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
 
-NOT_HEARD = (UnreadableBody.code, NotReady.code, TooManyMessages.code)  # refusals after which a part is repeated
-LEFT = (StaleRound.code, RoundLost.code)  # refusals of who is in another round, and will not come back to this one
 NOT_NAMED = text("the choice of who trains does not name it")
-AGAIN, MOST_AGAIN = 1.0, 8.0  # seconds until what did not reach a peer is said again
 
 
-class SecureRound(Round):
+class SecureRound(VotedRound):
     """One round whose updates are masked."""
 
+    message = SecureSumMessage
     gathering: SecureGathering
-    _states_average = frozenset({Phase.EXCHANGING, Phase.IDLE})  # who returns can hardly open the sum any more
 
     def __init__(
         self,
@@ -78,17 +68,11 @@ class SecureRound(Round):
         self._reference: Digest | None = None  # of the model that the initiator started the round from
         self._is_grouped = False
         self._downloads: dict[str, ParamsDownload] = {}
-        self._unheard: set[PeerId] = set()  # whom a part of the conversation did not reach
-        self._tries_again, self._again_in = False, AGAIN
 
     @property
     def sum(self) -> SecureSum:
         """The conversation by which the sum of the updates is opened."""
         return self.gathering.sum
-
-    @property
-    def _again_timer(self) -> str:
-        return f"secure-again:{self.key.number}:{self.key.initiator}"
 
     def _new_gathering(
         self, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None
@@ -115,23 +99,6 @@ class SecureRound(Round):
 
     # --- what comes
 
-    def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
-        """Begin the round; see `Round.enter`."""
-        effects = super().enter(opening, awaited, is_mine)
-        self._count_unnamed()
-        for event in self._inbox.take_parts(self.key):
-            effects += self.part_received(event)
-        return self._advanced(effects)
-
-    def join(self, opening: Opening, awaited: Start | None) -> list[Effect]:
-        """Handle a start that arrived late; see `Round.join`."""
-        before = self.choice
-        effects = super().join(opening, awaited)
-        if self.chosen is not None and before is None:
-            effects += self.sum.choose(self.chosen)
-            self._count_unnamed()
-        return self._advanced(effects)
-
     def rest(self) -> list[Effect]:
         """Do not train in this round; see `Round.rest`. Who is not named by the choice says that it has no group either."""
         rests = super().rest()
@@ -139,18 +106,45 @@ class SecureRound(Round):
             return rests
         return [*rests, self._refusal(self._peers.here, NOT_NAMED, late=False)]
 
-    def receive(self, event: Event) -> list[Effect]:
-        """Handle the end of work, an answer of a peer, the loss of one, or a timer."""
-        return self._advanced(self._received(event))
+    def vote_lost(self) -> str:
+        """After a restart, a node is not in the sum any more; see `VotedRound.vote_lost`."""
+        return text("it was restarted, and the secrets of a secure sum are never kept")
 
-    def part_received(self, event: SecurePartReceived) -> list[Effect]:
-        """Handle a part of the conversation about the sum."""
-        if self.is_past or self.is_over or self.taken:
-            return []
-        learnt = self._learn(event.choice)
+    def _take_part_of(self, event: PartReceived) -> list[Effect]:
         is_unasked = isinstance(event.part, KeysPart) and self.chosen is not None and event.peer not in self.chosen
-        taken = [] if is_unasked else self.sum.receive(event.peer, event.attempt, event.part)
-        return self._advanced([*learnt, *taken])
+        return [] if is_unasked else self.sum.receive(event.peer, event.attempt, event.part)
+
+    def _fields_of(self, part: SecurePart, attempt: int) -> dict[str, Any]:
+        return {**super()._fields_of(part, attempt), "choice": self.choice if isinstance(part, KeysPart) else None}
+
+    def _repeat(self, peer: PeerId) -> list[Effect]:
+        return self.sum.say_again(peer)
+
+    def _lost(self, peer: PeerId) -> list[Effect]:
+        return self.sum.leave(peer)
+
+    def _forget(self) -> list[Effect]:
+        downloads = [CancelTimer(download.timer) for download in self._downloads.values()]
+        return [*self.sum.forget(), *downloads]
+
+    @property
+    def _is_making(self) -> bool:
+        return self.sum.is_asked
+
+    @property
+    def _has_begun(self) -> bool:
+        return self.sum.building.has_begun
+
+    def _choice_learnt(self) -> list[Effect]:
+        """Only the chosen nodes are in the group.
+
+        The votes of those whom the choice does not name count, too: they could open a sum of their own, beside this one.
+        """
+        effects = self.sum.choose(self.chosen or ())
+        for peer in self._peers.here:
+            if self._may_vote(peer):
+                self.sum.building.meet(peer)
+        return effects
 
     def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
         """Handle a peer's masked update of this round, or the offer of one.
@@ -172,44 +166,11 @@ class SecureRound(Round):
         is_here = update.peer in self.gathering.updates
         return self._advanced([*effects, *([self.gathering.counted(update)] if is_here else [])])
 
-    def _learn(self, choice: ChoiceMessage | None) -> list[Effect]:
-        """Keys and masked updates say who trains, before the start of the round has come."""
-        if choice is None or self.choice is not None or not self.listening:
-            return []
-        if choice.group is not None and not self._parts.search.believes(choice):
-            return []
-        self.choice, who = choice, chosen(choice, self._settings.trainer, self.key.number)
-        self.gathering.choose(who)
-        effects = self.sum.choose(who)
-        self._count_unnamed()
-        return [*effects, *(self.rest() if self.gathering.sits_out else [])]
-
-    def declined(self, event: DeclineReceived) -> list[Effect]:
-        """Handle a peer's refusal to take part in this round."""
-        return self._advanced(super().declined(event))
-
-    def say_again(self, peer: PeerId) -> list[Effect]:
-        """Send a peer that was not reachable the messages of the round that it may have missed.
-
-        Once the average is made it is told of that alone (`met`): masked updates would lead it into a sum that is over.
-        """
-        if self._has_common:
-            return []
-        again = super().say_again(peer)
-        if self.is_past or self._is_without(peer):
-            return again
-        self._again_in = AGAIN
-        return [*again, *self._not_sent(peer)]
-
     def met(self, peer: PeerId) -> list[Effect]:
-        """Handle a reachable peer; it may be in another group of this round.
-
-        Who is in the sum is told of the average, too: it may have lost its memory, and could not open the sum again.
-        """
+        """Handle a reachable peer; it may be in another group of this round."""
         if self._may_vote(peer):
             self.sum.building.meet(peer)
-        accuracy = self._held.accuracy
-        return [] if accuracy is None or not self._has_common else [self._claim((peer,), accuracy)]
+        return super().met(peer)
 
     def _may_vote(self, peer: PeerId) -> bool:
         """Whether a peer may be in some group of this round; not if it has let rounds wait, and was in no average.
@@ -221,66 +182,25 @@ class SecureRound(Round):
         may_train = self.choice is None or peer not in self.choice.members or peer in (self.chosen or ())
         return may_train and not is_silent
 
-    def _count_unnamed(self) -> None:
-        """Count the votes of those whom the choice does not name: they could open a sum of their own, beside this one."""
-        for peer in self._peers.here if self.choice is not None else ():
-            if self._may_vote(peer):
-                self.sum.building.meet(peer)
-
-    def leave(self, successor: RoundKey | None = None) -> list[Effect]:
-        """Stop the work of the round, and forget its secrets."""
-        left = super().leave(successor)
-        return left if self.is_past else [*left, *self.sum.forget(), CancelTimer(self._again_timer)]
-
     def _received(self, event: Event) -> list[Effect]:
         if self.taken or self.is_over:
-            return [] if isinstance(event, SecureStepDone) else super().receive(event)
+            return [] if isinstance(event, SecureStepDone) else super()._received(event)
         match event:
-            case SecurePartReceived():
-                return self.part_received(event)
             case SecureStepDone(key) if key == self.key:
                 if isinstance(event.result, UpdateMasked):
                     return self._masked(event.attempt, event.result)
                 return self.sum.done(event.attempt, event.result)
             case TimerFired(name) if name in self.sum.timers:
                 return self.sum.timer_fired(name)
-            case SendFailed(peer, SecureSumMessage.path):
-                return self._not_sent(peer)
-            case SendRefused(peer, SecureSumMessage.path, error=error) if error in NOT_HEARD:
-                return self._not_sent(peer)
-            case SendRefused(peer, SecureSumMessage.path, error=error) if error in LEFT:
-                refused = super().receive(event)
-                return [*refused, *(self.left_by(peer, event.reason) if event.key == self.key else [])]
-            case TimerFired(name) if name == self._again_timer:
-                return self._send_again()
-            case PeerLost(peer):
-                return [*super().receive(event), *self.sum.leave(peer)]
             case Fetched() | FetchFailed() | TimerFired() if self._downloads:
                 return self._downloading(event)
-        return super().receive(event)
+        return super()._received(event)
 
     # --- the model from which all members count their changes
 
     def _model_came(self, digest: Digest, params: Params) -> None:
         self._reference = digest
         self.sum.refer_to(digest, params)
-
-    # --- the average of the others
-
-    @property
-    def is_open_to_others(self) -> bool:
-        """Whether this node may take the average of the others: it has not opened the sum itself."""
-        return self.phase in GATHERING or (self.phase is Phase.AVERAGING and not self.sum.is_asked)
-
-    def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
-        """Those of these peers whose average of this round this node may take, if it cannot open the sum."""
-        may_take = not self.taken and (self.is_open_to_others or self.ended_without_average)
-        return peers if may_take else frozenset()
-
-    def take(self, common: CommonAverage, is_new: bool = False) -> list[Effect]:
-        """Take the average that most others have made; the own sum is not opened any more."""
-        downloads = [CancelTimer(download.timer) for download in self._downloads.values()]
-        return [*super().take(common, is_new), *self.sum.forget(), *downloads]
 
     # --- the own update
 
@@ -365,7 +285,10 @@ class SecureRound(Round):
             if self.gathering.closed is None:
                 effects += self.gathering.close(Closing.COMPLETE)
         if self.sum.failure and not self.sum.is_asked and self.phase in OPEN:
-            return [*effects, *self._give_up(self.sum.failure)]
+            why = text(
+                "the secure sum of round {number} was not opened: {reason}", self.key.number, self.sum.failure
+            )
+            return [*effects, *self._give_up(why)]
         return effects
 
     def _expect_members(self) -> list[Effect]:
@@ -403,16 +326,6 @@ class SecureRound(Round):
         else:
             updates.all_spoke()
 
-    def _give_up(self, why: str) -> list[Effect]:
-        """The sum cannot be opened: the model stays as it was."""
-        if self.gathering.closed is None:  # else it was noted then
-            self._note_silence()
-        self._fail(text("the secure sum of round {number} was not opened: {reason}", self.key.number, why))
-        abandoned = [*self.gathering.abandon(), self._refusal(self._peers.here, self.error or why, late=False)]
-        self.record.outcome = text("{error}; the model stays as it was", self.error)
-        self.record.chosen = None if self.chosen is None else tuple(sorted(self.chosen))
-        return [*abandoned, *self.finish(), self._tell("sum_failed", self.record.outcome)]
-
     def _fetch_lacking(self) -> list[Effect]:
         """Download the masked updates that this node does not have, from any member that accepted them."""
         group, form = self.sum.group, self.gathering.form()
@@ -447,7 +360,7 @@ class SecureRound(Round):
             effects += self.sum.refer_to(Digest(group.base), came[group.base])
         if any(download.failure is not None for download in self._downloads.values()):
             effects += self._try_again()
-        return [*effects, *super().receive(event)]
+        return [*effects, *super()._received(event)]
 
     def _averaged(self, event: Averaged | AveragingFailed) -> list[Effect]:
         """Handle the opened sum: its contributors are those that were settled."""
@@ -484,43 +397,6 @@ class SecureRound(Round):
         words = text("the next {count} rounds are of smaller groups, to find where the sum fails", GROUPS)
         return [self._tell("sum_searched", words)]
 
-    def _new_exchange(self) -> Exchange:
-        """Compare accuracies, but adopt nothing: all that opened the sum have the same model."""
-        exchange = super()._new_exchange()
-        exchange.only_hears()
-        return exchange
-
-    def _not_sent(self, peer: PeerId) -> list[Effect]:
-        """A part did not reach a peer: repeat it soon. The whole mesh may be waiting for this node's share."""
-        self._unheard.add(peer)
-        return self._try_again()
-
-    def _try_again(self) -> list[Effect]:
-        """Say again soon what did not arrive, and ask again for what could not be fetched."""
-        if self._tries_again:
-            return []
-        self._tries_again = True
-        return [SetTimer(self._again_timer, self._again_in)]
-
-    def left_by(self, peer: PeerId, why: str) -> list[Effect]:
-        """A peer is in another round, and does not join the sum of this one: nobody waits for it.
-
-        Once the sum has begun, what the peer sent before it went on may still be on its way.
-        """
-        if self.is_past or self.is_over or self.taken or self.sum.building.has_begun:
-            return []
-        return self._advanced(self.gathering.receive(DeclineReceived(peer, self.key, why)))
-
     def _send_again(self) -> list[Effect]:
-        peers, self._unheard, self._tries_again = self._unheard & self._peers.here, set(), False
         self._downloads = {d: download for d, download in self._downloads.items() if download.failure is None}
-        self._again_in = min(2 * self._again_in, MOST_AGAIN)
-        return [effect for peer in sorted(peers) for effect in self.sum.say_again(peer)]
-
-    def _send_part(self, to: Collection[PeerId] | None, attempt: int, part: SecurePart) -> list[Effect]:
-        peers = self._peers.here if to is None else set(to) & self._peers.here
-        if not peers:
-            return []
-        choice = self.choice if isinstance(part, KeysPart) else None
-        message = self._settings.message(SecureSumMessage, self.key, attempt=attempt, part=part, choice=choice)
-        return [Send(tuple(sorted(peers)), message)]
+        return super()._send_again()

@@ -15,21 +15,15 @@ Secrets live in memory only, so a node that was restarted has vanished for the s
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, CancelTimer, Effect, SecureStep, SetTimer
 from flnet.protocol.secure_sum import (
-    AcceptPart,
-    AnySecurePart,
     ForgetSecrets,
     MaskUpdate,
     OpenedSum,
-    PreparePart,
-    PromisePart,
-    ProposePart,
     RevealPart,
     RevealShares,
     SecurePart,
@@ -38,17 +32,10 @@ from flnet.protocol.secure_sum import (
     UpdateMasked,
 )
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.contributor_vote import Contributors, ContributorVote, Said
+from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.secure_group import Group, GroupBuilding
+from flnet.rounds.settlement import VOTES, Settlement, VotePart, digest_of
 from flnet.text import text
-
-PAUSE = 2.0  # seconds after which the next member asks for a vote
-VOTES = PreparePart | PromisePart | ProposePart | AcceptPart
-
-
-def digest_of(contributors: Contributors) -> str:
-    """The digest of a set of contributors."""
-    return hashlib.sha256(json.dumps(contributors).encode()).hexdigest()
 
 
 class SecureSum:
@@ -80,14 +67,13 @@ class SecureSum:
         self.key, self.is_asked = key, False
         self._me, self._patience, self._send = me, patience, send
         self.building = GroupBuilding(key, me, candidates, part_away, patience / 2, self._say, doubtful)
-        self.vote_timer = f"secure-vote:{key.number}:{key.initiator}"
         self.open_timer = f"secure-sum:{key.number}:{key.initiator}"
         self._said: dict[tuple[PeerId | None, str], tuple[int, SecurePart]] = {}  # the newest of each kind
         self._failure = ""
         self._pending: MaskUpdate | None = None
         self._is_masking = self._has_revealed = self._is_closed = False
-        self._vote: ContributorVote | None = None
-        self._early: list[tuple[PeerId, AnySecurePart]] = []
+        self._vote: Settlement | None = None
+        self._early: list[tuple[PeerId, RevealPart | VotePart]] = []
         self._vectors: dict[PeerId, tuple[str, Update | None]] = {}  # digest, and the masked update if it is here
         self._revealed: dict[PeerId, tuple[str, Mapping[PeerId, str]]] = {}  # by member, for which contributors
         self._here: set[PeerId] = set(candidates)
@@ -99,7 +85,8 @@ class SecureSum:
     @property
     def timers(self) -> tuple[str, ...]:
         """The names of its timers."""
-        return *self.building.timers, self.vote_timer, self.open_timer
+        votes = (self._vote.timer,) if self._vote else ()
+        return *self.building.timers, *votes, self.open_timer
 
     @property
     def group(self) -> Group | None:
@@ -137,11 +124,11 @@ class SecureSum:
         self._gone.add(peer)
         return [*self.building.leave(peer, is_refusal), *self._go_on()]
 
-    def receive(self, sender: PeerId, attempt: int, part: AnySecurePart) -> list[Effect]:
+    def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
         """Take a part that a peer sent."""
         self._here.add(sender)
         self._gone.discard(sender)
-        if isinstance(part, RevealPart | VOTES):
+        if isinstance(part, (RevealPart, *VOTES)):
             self.building.hear(sender)
             group = self.group
             if group is None or part.group != group.id:
@@ -199,16 +186,17 @@ class SecureSum:
         """Masked updates are no longer waited for."""
         self._is_closed = True
         wait: list[Effect] = [SetTimer(self.open_timer, self._patience)]
-        return [*wait, *self._go_on(), *self._lead_in_turn(at_once=not self._has_all)]
+        effects = [*wait, *self._go_on()]
+        if self._vote is not None and self.building.is_member:
+            effects += self._vote.lead_in_turn(self._here, at_once=not self._has_all)
+        return effects
 
     def timer_fired(self, name: str) -> list[Effect]:
         """One of the timers fired."""
         if name in self.building.timers:
             return [*self.building.timer_fired(name), *self._go_on()]
-        if self.settled is not None and name == self.vote_timer:
-            return []
-        if name == self.vote_timer:
-            return [*self._lead(), SetTimer(self.vote_timer, PAUSE * (2 + self._rank)), *self._go_on()]
+        if self._vote is not None and name == self._vote.timer:
+            return [*self._vote.timer_fired(self._here), *self._go_on()]
         if name == self.open_timer and not self.is_asked:
             self._failure = self._why_closed()
         return []
@@ -271,8 +259,7 @@ class SecureSum:
             effects.append(SecureStep(self.key, self.group.attempt, self._pending))
         assert self._vote is not None
         if self.building.is_member and self._has_all and self.settled is None:
-            contributors = tuple((peer, self._vectors[peer][0]) for peer in self.group.members)
-            effects += self._tell(self._vote.accept_all(contributors))
+            effects += self._vote.accept_all()
         if self._is_closed and self.settled is None and self._is_hopeless:
             self._failure = self._why_closed()
             return effects
@@ -285,31 +272,22 @@ class SecureSum:
     def _open_vote(self) -> list[Effect]:
         group = self.group
         assert group is not None
-        members, building = list(group.members), self.building
-        self._vote = ContributorVote(self._me, group.id, members, lambda: building.quorum, self._is_sound)
+        building, say = self.building, partial(self._say, group.attempt)
+        voters = (group.id, list(group.members), lambda: building.quorum, say)
+        self._vote = Settlement(self.key, self._me, *voters, is_sound=self._is_sound, held=self._held)
         early, self._early = self._early, []
-        return [
-            effect
-            for sender, part in early
-            if part.group == group.id  # type: ignore[union-attr]
-            for effect in self._take(sender, part)
-        ]
+        return [effect for sender, part in early if part.group == group.id for effect in self._take(sender, part)]
 
-    def _take(self, sender: PeerId, part: AnySecurePart) -> list[Effect]:
+    def _take(self, sender: PeerId, part: RevealPart | VotePart) -> list[Effect]:
         if isinstance(part, VOTES):
             assert self._vote is not None
-            return self._tell(self._vote.receive(sender, part))
+            return self._vote.receive(sender, part)
         group = self.group
         assert isinstance(part, RevealPart) and group is not None
         if sender in group.members and part.shares.keys() <= group.members.keys():
             shares = {PeerId(peer): share for peer, share in part.shares.items()}
             self._revealed.setdefault(sender, (part.contributors, shares))
         return []
-
-    def _tell(self, said: list[Said]) -> list[Effect]:
-        group = self.group
-        assert group is not None
-        return [effect for to, part in said for effect in self._say(group.attempt, to, part)]
 
     def _reveal(self, shares: Mapping[PeerId, str]) -> list[Effect]:
         group, settled = self.group, self.settled
@@ -333,7 +311,8 @@ class SecureSum:
         shown = dict(sorted(revealed.items()))
         opened = OpenedSum(group.attempt, group.members, group.threshold, contributors, shown, reference)
         updates = self.updates
-        cancelled: list[Effect] = [CancelTimer(self.vote_timer), CancelTimer(self.open_timer)]
+        assert self._vote is not None
+        cancelled: list[Effect] = [CancelTimer(self._vote.timer), CancelTimer(self.open_timer)]
         return [*cancelled, Average(self.key, tuple(updates[peer] for peer in contributors), opened=opened)]
 
     def _revealed_for(self, contributors: Contributors) -> dict[PeerId, Mapping[PeerId, str]]:
@@ -341,22 +320,11 @@ class SecureSum:
         told = digest_of(contributors)
         return {peer: shares for peer, (digest, shares) in self._revealed.items() if digest == told}
 
-    def _lead_in_turn(self, *, at_once: bool) -> list[Effect]:
-        """The first member that is there asks for a vote; the others follow if nothing comes of it."""
-        if self.settled is not None or not self.building.is_member:
-            return []
-        if at_once and self._rank == 0:
-            return [*self._lead(), SetTimer(self.vote_timer, PAUSE * 2), *self._go_on()]
-        return [SetTimer(self.vote_timer, PAUSE * (1 + self._rank))]
-
-    def _lead(self) -> list[Effect]:
+    def _held(self) -> Contributors:
         group = self.group
-        if group is None or self._vote is None or self.settled is not None or not self.building.is_member:
-            return []
-        own = tuple(
-            (peer, self._vectors[peer][0]) for peer in group.members if self._vectors.get(peer, ("", None))[1]
-        )
-        return self._tell(self._vote.lead(own))
+        assert group is not None
+        held = {peer: self._vectors.get(peer, ("", None)) for peer in group.members}
+        return tuple((peer, digest) for peer, (digest, update) in held.items() if update is not None)
 
     def _is_sound(self, contributors: Contributors) -> bool:
         """Whether this node may accept a set: of enough members, with what they sent to this node."""
@@ -384,16 +352,6 @@ class SecureSum:
     def _has(self, peer: PeerId, digest: str) -> bool:
         held = self._vectors.get(peer)
         return held is not None and held[0] == digest and held[1] is not None
-
-    @property
-    def _rank(self) -> int:
-        """This node's place among the members that are there; the initiator is first."""
-        group = self.group
-        if group is None:
-            return 0
-        there = [peer for peer in group.members if peer == self._me or peer in self._here]
-        first = self.key.initiator
-        return sorted(there, key=lambda peer: (peer != first, peer)).index(self._me) if self._me in there else 0
 
     def _why_closed(self) -> str:
         group = self.group

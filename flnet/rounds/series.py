@@ -15,9 +15,9 @@ from flnet.params.params import PeerId
 from flnet.protocol.effects import CancelTimer, Effect, SetTimer
 from flnet.protocol.events import (
     DeclineReceived,
+    PartReceived,
     Planned,
     RoundTriggered,
-    SecurePartReceived,
     TrainingAsked,
     UpdateOffered,
     UpdateReceived,
@@ -33,12 +33,12 @@ from flnet.rounds.stopping import ALONE, Goal, Stopping
 from flnet.text import text
 
 Word = UpdateReceived | UpdateOffered | DeclineReceived  # what a peer says in a round
-Sign = UpdateReceived | UpdateOffered | SecurePartReceived  # that its sender takes part in a round
+Sign = UpdateReceived | UpdateOffered | PartReceived  # that its sender takes part in a round
 
 
 def key_of(word: Word | Sign) -> RoundKey:
     """The round that a peer's message is about."""
-    return word.key if isinstance(word, DeclineReceived | SecurePartReceived) else word.update.key
+    return word.key if isinstance(word, DeclineReceived | PartReceived) else word.update.key
 
 
 def next_key(number: int, me: PeerId, spoken: Collection[RoundKey]) -> RoundKey:
@@ -84,7 +84,7 @@ class Opening:
     @classmethod
     def told_by(cls, sign: Sign) -> Opening:
         """An opening of which only the message of a node that takes part in it tells."""
-        if isinstance(sign, SecurePartReceived):
+        if isinstance(sign, PartReceived):
             return cls(sign.key, heard_start=False, choice=sign.choice, is_told=True)
         return cls(sign.update.key, heard_start=False, choice=sign.choice, run=sign.run, is_told=True)
 
@@ -111,7 +111,7 @@ class Inbox:
 
     def __init__(self) -> None:
         self.early: dict[PeerId, Word] = {}
-        self._parts: dict[PeerId, list[SecurePartReceived]] = {}
+        self._parts: dict[PeerId, list[PartReceived]] = {}
         self.asked_while_loading: TrainingAsked | None = None
 
     @property
@@ -146,9 +146,9 @@ class Inbox:
         return peer in self._newest and key_of(self._newest[peer]) == key_of(sign)
 
     @property
-    def _newest(self) -> dict[PeerId, Word | SecurePartReceived]:
+    def _newest(self) -> dict[PeerId, Word | PartReceived]:
         """By peer, a message of the newest round; an update or a refusal rather than a part of a conversation."""
-        newest: dict[PeerId, Word | SecurePartReceived] = dict(self.early)
+        newest: dict[PeerId, Word | PartReceived] = dict(self.early)
         for peer, parts in self._parts.items():
             for part in parts:
                 if peer not in newest or part.key.beats(key_of(newest[peer])):
@@ -187,13 +187,13 @@ class Inbox:
         self.early = {peer: word for peer, word in self.early.items() if key_of(word).beats(key)}
         return sorted(ripe, key=lambda word: isinstance(word, DeclineReceived))
 
-    def put_part(self, event: SecurePartReceived) -> None:
+    def put_part(self, event: PartReceived) -> None:
         """Keep a part of the conversation about a secure sum whose round is not open here yet."""
         kept = [part for part in self._parts.get(event.peer, []) if not event.key.beats(part.key)]
         if (event.peer in self._parts or len(self._parts) < MAX_PEERS) and len(kept) < MOST_PARTS:
             self._parts[event.peer] = [*kept, event]
 
-    def take_parts(self, key: RoundKey) -> list[SecurePartReceived]:
+    def take_parts(self, key: RoundKey) -> list[PartReceived]:
         """The parts of the round that opens now; those of older ones are dropped."""
         ripe = [event for events in self._parts.values() for event in events if event.key == key]
         self._parts = {

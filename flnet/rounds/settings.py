@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from flnet.aggregation.base import MERGING, Secure, SharedMemory
 from flnet.algorithms.registry import parse_rule
+from flnet.algorithms.topology import Topology
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Declaration
@@ -23,7 +24,7 @@ M = TypeVar("M", bound=JobMessage)
 Tell = Callable[..., Publish]  # tell(kind, text, **data): news for people, with the number of the round
 
 # Among what all nodes must have alike, by these names:
-PARTICIPATION, LATE_UPDATES, ROUNDS = "participation", "late updates", "rounds"
+PARTICIPATION, LATE_UPDATES, ROUNDS, TOPOLOGY = "participation", "late updates", "rounds", "topology"
 TRAINING: str = text("local training")
 SUM_NOISE: str = text("noise of sums")
 COMMON, ASYNCHRONOUS = text("common to all nodes"), text("of each node by itself (asynchronous)")
@@ -71,6 +72,7 @@ class Rules:
         by_person: the aggregation rule that a person chose for this job while the node ran; empty: the settings' one.
         limits: what a start of another node may ask for; None for anything.
         privacy: what this node promises of its updates; None: nothing.
+        topology: how updates travel.
     """
 
     participation: Participation = field(default_factory=Participation)
@@ -80,6 +82,7 @@ class Rules:
     by_person: str = ""
     limits: Limits | None = None
     privacy: PrivacyPlan | None = None
+    topology: Topology = field(default_factory=Topology)
 
     @property
     def merging(self) -> str:
@@ -104,6 +107,7 @@ class Rules:
             return {ROUNDS: ASYNCHRONOUS, **averaging}
         taking_part, late = self.participation.words, self.staleness
         stated = {PARTICIPATION: taking_part} if taking_part else {}
+        stated |= {TOPOLOGY: self.topology.words} if self.topology.words else {}
         return {**stated, **({LATE_UPDATES: f"up to {late} rounds"} if late else {}), **averaging}
 
     @property
@@ -175,6 +179,11 @@ class JobSettings:
                 _parsed(self._masked(self.needed_rule))
             except ValueError as exc:
                 return text("its trainer needs another rule than FLNET_AGGREGATION names: {reason}", exc)
+        if self.needed_rule and self.rules.topology.kind == "segments" and not _parsed(self.needed_rule).by_number:
+            return text(
+                "its trainer needs the rule {rule}, and FLNET_TOPOLOGY=segments has no whole updates",
+                self.needed_rule,
+            )
         return ""
 
     @property

@@ -26,6 +26,7 @@ from flnet.protocol.events import (
     FetchFailed,
     HyperParamsEdited,
     OutputsComputed,
+    PartReceived,
     Paused,
     PeerLost,
     PeerSeen,
@@ -41,7 +42,6 @@ from flnet.protocol.events import (
     RoundAnswered,
     RoundAsked,
     RoundTriggered,
-    SecurePartReceived,
     SecureStepDone,
     SendFailed,
     SendRefused,
@@ -252,7 +252,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 
 # What may settle the contributors of a secure sum, or show that it cannot be opened; then the next round may follow.
 _SETTLES_SUM = (
-    *(SecurePartReceived, SecureStepDone, TimerFired, PeerLost, PeerSeen, ClaimReceived, *_SAID),
+    *(PartReceived, SecureStepDone, TimerFired, PeerLost, PeerSeen, ClaimReceived, *_SAID),
     *(Fetched, FetchFailed, SendRefused, Trained, TrainingFailed),
 )
 
@@ -267,12 +267,29 @@ def _with_sums(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Se
     # A round that opens may be settled already by what others said of it before.
     opened = {event: targets | {P.AVERAGING} if targets & _STARTS else targets for event, targets in row.items()}
     if UpdateReceived in opened:  # a part of the conversation tells of its round, too
-        opened[SecurePartReceived] = opened[UpdateReceived]
+        opened[PartReceived] = opened[UpdateReceived]
     # A trainer that is loaded may need updates one by one.
     return {**opened, Prepared: opened[Prepared] | {P.NO_DATA}} if Prepared in opened else opened
 
 
 SECURE: Mapping[Phase, Mapping[type, Set[Phase]]] = {phase: _with_sums(phase, row) for phase, row in LEGAL.items()}
+
+
+def _with_segments(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type, Set[Phase]]:
+    """The row of a job whose updates are averaged in segments (`flnet.rounds.segmented_round`).
+
+    What brings the last segment makes the average, as the end of an averaging does for others.
+    """
+    made = LEGAL[P.AVERAGING][Averaged] | {P.AVERAGING}
+    if phase is P.AVERAGING:
+        return {**row, **{event: row[event] | made for event in (*_SETTLES_SUM, Averaged)}}
+    if phase in (P.FETCHING, P.TRAINING, P.GATHERING):
+        row = {**row, **{event: row[event] | made for event in _SETTLES_SUM}}
+    late = (Averaged, AveragingFailed)  # a segment, which this node needs no more
+    return {**row, **{event: row.get(event, frozenset()) | {phase} for event in late}}
+
+
+SEGMENTED: Mapping[Phase, Mapping[type, Set[Phase]]] = {p: _with_segments(p, row) for p, row in SECURE.items()}
 
 _WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
 _FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing
@@ -366,7 +383,7 @@ EVERYWHERE: frozenset[type] = frozenset(
     {
         *(VersionReceived, VersionAnswered, RoundAsked, RoundAnswered),
         *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
-        *(SecurePartReceived, SecureStepDone),
+        *(PartReceived, SecureStepDone),
         *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged, Planned, WillingnessChanged),
     }
 )

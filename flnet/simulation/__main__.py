@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     if given.replay is not None:
-        kinds = (given.asynchronous, given.hostile, given.keyed, given.secure)
+        kinds = (given.asynchronous, given.hostile, given.keyed, given.secure, given.segments)
         reduction = Reduction(given.nodes, given.actions, given.mild, *kinds)
         return int(replay(given.replay, reduction, _print) is not None)
     options = Options(
@@ -30,6 +30,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hostile=given.hostile,
         keyed=given.keyed,
         secure=given.secure,
+        segments=given.segments,
     )
     return int(search(options, _print) > 0)
 
@@ -51,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--keyed", action="store_true", help="sign claims of members, as in a keyed or pinned mesh"
     )
+    parser.add_argument("--segments", action="store_true", help="average updates segment by segment")
     parser.add_argument("--secure", action="store_true", help="mask updates, so that only their sum can be opened")
     parser.add_argument(
         "--most", type=int, default=5, help="number of broken schedules after which the search ends"

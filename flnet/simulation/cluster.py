@@ -15,6 +15,7 @@ from random import Random
 from flnet.aggregation.base import RoundStart
 from flnet.aggregation.fed_avg import fed_avg
 from flnet.aggregation.screening import USUAL, Measure, Screening
+from flnet.aggregation.segments import merged_segment
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import ImpossibleSumError
 from flnet.errors import FlnetError, PeerError
@@ -35,9 +36,10 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import SAFETENSORS, Peer
 from flnet.protocol.secure_sum import MaskUpdate
+from flnet.rounds.round import Round
 from flnet.rounds.settings import Rules, Waits
 from flnet.simulation.clock import VirtualClock
-from flnet.simulation.invariants import Ledger, SecureLedger, VersionLedger, peers_of
+from flnet.simulation.invariants import Ledger, SecureLedger, SegmentLedger, VersionLedger, peers_of
 from flnet.simulation.network import Calls, SimulatedNetwork
 from flnet.simulation.node import TRAINER, Environment, SimulatedNode, accuracy, prepared, train
 from flnet.simulation.schedule import Faults
@@ -49,6 +51,8 @@ QUICK = 0.05  # seconds of an average or a measurement
 def _ledger_for(rules: Rules | None) -> Ledger:
     if rules is not None and rules.asynchronous:
         return VersionLedger()
+    if rules is not None and rules.topology.kind == "segments":
+        return SegmentLedger()
     is_secure = rules is not None and parse_rule(rules.merging).secure is not None
     return SecureLedger() if is_secure else Ledger()
 
@@ -259,6 +263,8 @@ class Cluster(Environment):
         assert model is not None
         if effect.opened is not None:
             return self._open_sum(node, effect)
+        if effect.segment is not None:
+            return self._average_segment(node, effect, effect.segment)
         self.ledger.started_average(node.id, key.number)
         summed, spoilt = node.sums.pop(key, []), node.spoilt.pop(key, [])
         base, needs_base = node.job.screened_from, self.strategy.needs_base
@@ -281,6 +287,16 @@ class Cluster(Environment):
         left_out = {*refused, *(again.lost if again else ())}
         self.ledger.averaged(node.id, effect, merged, summed, apart, left_out=left_out)
         return Averaged(key, merged, 0.0, refused, is_common, screening.weighed(weighed), remembered, note)
+
+    def _average_segment(self, node: SimulatedNode, effect: Average, segment: tuple[int, int]) -> Event:
+        model = node.job.held.model
+        assert model is not None
+        start = RoundStart(model.schema, model.shared, effect.key.number, node.id)
+        params = merged_segment(self.strategy, start, effect.updates, segment)
+        if isinstance(self.ledger, SegmentLedger):
+            choice = node.job.round.choice if isinstance(node.job.round, Round) else None
+            self.ledger.averaged_segment(node.id, choice.members if choice else (), effect, params)
+        return Averaged(effect.key, params, segment=segment[0])
 
     def _open_sum(self, node: SimulatedNode, effect: Average) -> Event:
         key, model = effect.key, node.job.held.model

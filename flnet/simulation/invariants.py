@@ -21,6 +21,7 @@ from flnet.rounds.base_job import AnyJob
 from flnet.rounds.series import key_of
 from flnet.store.base import SavedJob
 
+Start = tuple[RoundKey, frozenset[str]]  # of a round, with these members
 Counted = tuple[PeerId, Digest, int | None, int]  # an update as an average counts it: with examples and staleness
 
 
@@ -285,6 +286,46 @@ class SecureLedger(Ledger):
             if not np.allclose(array, expected, atol=2 * error):
                 return False
         return True
+
+
+class SegmentLedger(Ledger):
+    """Records the averages of a mesh that averages in segments, and checks its invariants.
+
+    - All nodes that make the average of a round get the same bits.
+    - All its segments are of the same contributors, and equal nodes make equal segments of them.
+
+    A node that lost its memory may start a round again, with other members: then it is another one.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._contributors: dict[Start, tuple[PeerId, ...]] = {}
+        self._segments: dict[tuple[Start, tuple[int, int]], Digest] = {}
+        self._common: dict[Start, Digest] = {}
+
+    def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
+        """An update counts if the members settle so."""
+        return None
+
+    def averaged_segment(self, node: PeerId, members: Collection[str], effect: Average, result: Params) -> None:
+        """A node has averaged a segment."""
+        assert effect.segment is not None
+        peers, start = tuple(peers_of(effect.updates)), (effect.key, frozenset(members))
+        if self._contributors.setdefault(start, peers) != peers:
+            known = self._contributors[start]
+            raise InvariantBroken(f"{node} averages a segment of {effect.key} of {peers}, others of {known}")
+        place = start, effect.segment
+        if self._segments.setdefault(place, result.digest) != result.digest:
+            raise InvariantBroken(f"{node} made another segment {effect.segment} of {effect.key} than others")
+
+    def joined(self, node: PeerId, members: Collection[str], key: RoundKey, digest: Digest) -> None:
+        """A node has joined the segments of an average."""
+        start = key, frozenset(members)
+        self.started_average(node, key.number)
+        self.averages[node, key.number] = digest
+        self._made.setdefault(key.number, set()).add(digest)
+        if self._common.setdefault(start, digest) != digest:
+            raise InvariantBroken(f"{node} made {digest[:8]} in {key}, others {self._common[start][:8]}")
 
 
 class VersionLedger(Ledger):

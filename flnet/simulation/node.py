@@ -57,7 +57,7 @@ from flnet.protocol.secure_sum import MaskUpdate, StepFailed
 from flnet.protocol.updates import RoundKey, Update
 from flnet.security.claims import ClaimSigner
 from flnet.simulation.clock import Died, LocalClock, Pause, Promise, Tasks, VirtualClock
-from flnet.simulation.invariants import Ledger
+from flnet.simulation.invariants import Ledger, SegmentLedger
 from flnet.simulation.network import Answered, Calls, SimulatedNetwork
 from flnet.simulation.schedule import Faults
 from flnet.store.base import SavedJob
@@ -399,9 +399,14 @@ class SimulatedNode:
     def _check_model(self, owned: Sequence[Owned]) -> None:
         """Remember the model that the job holds now; if it was adopted from a peer, check that it is better."""
         effects, model = [item.effect for item in owned], self.job.held.model
+        ledger = self._environment.ledger
         if model is not None and model.round >= 0:
             self.models[model.shared.digest] = RolledBack(model.shared, Params(), model.round, model.contributors)
         for effect in effects:
+            if isinstance(effect, Publish) and effect.kind == "averaged" and isinstance(ledger, SegmentLedger):
+                made = self.job.record_of(effect.data["round"])
+                assert made is not None
+                ledger.joined(self.id, made.chosen or (), made.key, effect.data["digest"])
             if isinstance(effect, Publish) and effect.kind == "average_taken":
                 self._environment.ledger.took_average(self.id, effect.data["round"], effect.data["digest"])
         exchanged = [e.data["round"] for e in effects if isinstance(e, Publish) and e.kind == "exchanged"]

@@ -8,6 +8,7 @@ from random import Random
 
 from flnet.aggregation.base import MERGING
 from flnet.algorithms.registry import SECURE, parse_rule
+from flnet.algorithms.topology import Topology
 from flnet.membership.probing import Pauses
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules, Waits
@@ -121,6 +122,7 @@ class Schedule:
         hostile: what the hostile member does after the last action; empty if there is none.
         keyed: whether each message proves the key of its sender.
         secure: whether updates are masked, so that only their sum can be opened.
+        segments: whether updates are averaged in segments.
     """
 
     seed: int
@@ -137,6 +139,7 @@ class Schedule:
     hostile: str = ""
     keyed: bool = False
     secure: bool = False
+    segments: bool = False
 
     @property
     def pauses(self) -> Pauses:
@@ -152,6 +155,9 @@ class Schedule:
             return Rules(asynchronous=True)
         if self.secure:
             return Rules(Participation(self.participation), averaging={MERGING: parse_rule(SECURE).name})
+        if self.segments:
+            topology = Topology("segments", 1 + self.seed % 3)
+            return Rules(Participation(self.participation, names_all=True), topology=topology)
         return Rules(Participation(self.participation), self.staleness)
 
     @property
@@ -173,6 +179,7 @@ class Reduction:
         hostile: whether there is a hostile member.
         keyed: whether each message proves the key of its sender, and claims of members are signed.
         secure: whether updates are masked.
+        segments: whether updates are averaged in segments.
     """
 
     size: int | None = None
@@ -182,6 +189,7 @@ class Reduction:
     hostile: bool = False
     keyed: bool = False
     secure: bool = False
+    segments: bool = False
 
     def of(self, schedule: Schedule) -> Schedule:
         """The reduced schedule."""
@@ -195,6 +203,7 @@ class Reduction:
             asynchronous=self.asynchronous,
             keyed=schedule.keyed or self.keyed,
             secure=self.secure,
+            segments=self.segments,
         )
 
     def options(self) -> list[str]:
@@ -206,6 +215,7 @@ class Reduction:
         options += ["--hostile"] if self.hostile else []
         options += ["--keyed"] if self.keyed else []
         options += ["--secure"] if self.secure else []
+        options += ["--segments"] if self.segments else []
         return [*options, *(["--mild", ",".join(self.mild)] if self.mild else [])]
 
 
@@ -290,6 +300,7 @@ def described(schedule: Schedule) -> list[str]:
             (f"a hostile member {schedule.hostile}", bool(schedule.hostile)),
             ("messages prove keys", schedule.keyed),
             ("updates are masked", schedule.secure),
+            ("updates are averaged in segments", schedule.segments),
         )
         if holds
     ]

@@ -34,6 +34,7 @@ class Options:
         hostile: whether there is a hostile member.
         keyed: whether each message proves the key of its sender; with a hostile member some schedules say so anyway.
         secure: whether updates are masked.
+        segments: whether updates are averaged in segments.
     """
 
     schedules: int
@@ -44,6 +45,7 @@ class Options:
     hostile: bool = False
     keyed: bool = False
     secure: bool = False
+    segments: bool = False
 
 
 @dataclass(frozen=True)
@@ -90,6 +92,7 @@ def broken_by(
     hostile: bool = False,
     keyed: bool = False,
     secure: bool = False,
+    segments: bool = False,
 ) -> list[Failure]:
     """Run the schedules of these seeds until so many have failed, and return the failures.
 
@@ -102,7 +105,7 @@ def broken_by(
     gc.freeze()
     try:
         for seed in seeds:
-            reduction = Reduction(asynchronous=asynchronous, keyed=keyed, secure=secure)
+            reduction = Reduction(asynchronous=asynchronous, keyed=keyed, secure=secure, segments=segments)
             failure = play(reduction.of(drawn(seed, hostile)))
             if failure is not None:
                 failures.append(failure)
@@ -159,7 +162,7 @@ def replay(seed: int, reduction: Reduction, output: Print) -> Failure | None:
 def _in_chunks(options: Options) -> Iterator[tuple[int, list[Failure]]]:
     last = options.seed + options.schedules
     chunks = [range(at, min(at + CHUNK, last)) for at in range(options.seed, last, CHUNK)]
-    kinds = (options.asynchronous, options.hostile, options.keyed, options.secure)
+    kinds = (options.asynchronous, options.hostile, options.keyed, options.secure, options.segments)
     if options.jobs == 1:
         yield from ((len(chunk), broken_by(chunk, len(chunk), *kinds)) for chunk in chunks)
         return
@@ -201,7 +204,8 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
         return again is not None and again.kind == failure.kind
 
     is_asynchronous, is_secure = failure.schedule.asynchronous, failure.schedule.secure
-    best = Reduction(asynchronous=is_asynchronous, hostile=is_hostile, keyed=is_keyed, secure=is_secure)
+    kinds = (is_asynchronous, is_hostile, is_keyed, is_secure, failure.schedule.segments)
+    best = Reduction(None, None, (), *kinds)
     before: Reduction | None = None
     while best != before and left > 0:
         before = best

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 import pytest
@@ -28,10 +29,15 @@ def some(*names: str) -> Contributors:
 class Members:
     """Members of a vote, and the messages between them, which a test delivers, loses and repeats."""
 
-    def __init__(self, count: int, quorum: int, least: int = 1) -> None:
+    def __init__(self, count: int, quorum: int, least: int = 1, *, has_parts: bool = False) -> None:
+        """`has_parts`: members hold parts of updates, at first those of all."""
         names = members(count)
+        self.held = dict.fromkeys(names, some(*names))
         self.votes = {
-            name: ContributorVote(name, GROUP, names, lambda: quorum, lambda chosen: len(chosen) >= least)
+            name: ContributorVote(
+                *(name, GROUP, names, lambda: quorum, lambda chosen: len(chosen) >= least),
+                partial(self.held.__getitem__, name) if has_parts else None,
+            )
             for name in names
         }
         self.under_way: deque[tuple[PeerId, PeerId, object]] = deque()
@@ -124,10 +130,10 @@ def test_a_new_leader_counts_on_from_the_highest_ballot(quorum: int) -> None:
     assert mesh.settled == {some("n00", "n01", "n02")}
 
 
-@given(st.integers(2, 7), st.integers(0, 2**32))
-def test_no_schedule_of_losses_and_leaders_settles_two_sets(count: int, seed: int) -> None:
+@given(st.integers(2, 7), st.integers(0, 2**32), st.booleans())
+def test_no_schedule_of_losses_and_leaders_settles_two_sets(count: int, seed: int, has_parts: bool) -> None:
     rng = Random(seed)
-    mesh = Members(count, count // 2 + 1)
+    mesh = Members(count, count // 2 + 1, has_parts=has_parts)
     names = list(mesh.votes)
     for _ in range(80):
         drawn = rng.random()
@@ -135,7 +141,8 @@ def test_no_schedule_of_losses_and_leaders_settles_two_sets(count: int, seed: in
         if drawn < 0.1:
             mesh.say(name, mesh.votes[name].accept_all(some(*names)))
         elif drawn < 0.25:
-            mesh.say(name, mesh.votes[name].lead(some(*rng.sample(names, rng.randint(1, count)))))
+            here = rng.sample(names, rng.randint(1, count))
+            mesh.say(name, mesh.votes[name].lead(some(*here), here if has_parts else ()))
         elif mesh.under_way and drawn < 0.35:
             del mesh.under_way[rng.randrange(len(mesh.under_way))]
         elif mesh.under_way:
@@ -148,6 +155,42 @@ def test_no_schedule_of_losses_and_leaders_settles_two_sets(count: int, seed: in
         mesh.deliver_all()
     assert len(mesh.settled) == 1
     assert before <= mesh.settled
+
+
+# Members that hold parts of updates.
+
+
+def test_all_must_accept_the_set_of_all_before_it_is_settled_without_a_leader() -> None:
+    mesh = Members(4, 3, has_parts=True)
+    for name in members(3):
+        mesh.say(name, mesh.votes[name].accept_all(some(*mesh.votes)))
+    mesh.deliver_all()
+    assert mesh.settled == set()
+    mesh.say(PeerId("n03"), mesh.votes[PeerId("n03")].accept_all(some(*mesh.votes)))
+    mesh.deliver_all()
+    assert mesh.settled == {some(*mesh.votes)}
+
+
+@pytest.mark.parametrize("is_held", [True, False])
+def test_an_update_of_who_has_vanished_is_settled_only_if_all_others_hold_it(is_held: bool) -> None:
+    mesh, (leader, second, third, gone) = Members(4, 3, has_parts=True), members(4)
+    if not is_held:
+        mesh.held[third] = some("n00", "n01", "n02")
+    mesh.say(leader, mesh.votes[leader].lead(some(*mesh.votes), {leader, second, third}))
+    mesh.under_way = deque(message for message in mesh.under_way if message[1] != gone)
+    mesh.deliver_all()
+    assert mesh.votes[second].settled == some(*mesh.votes) if is_held else some("n00", "n01", "n02")
+
+
+def test_a_leader_waits_a_while_for_all_that_are_there() -> None:
+    mesh, (leader, *_, last) = Members(4, 3, has_parts=True), members(4)
+    mesh.say(leader, mesh.votes[leader].lead(some(*mesh.votes), set(mesh.votes)))
+    mesh.under_way = deque(message for message in mesh.under_way if message[1] != last)
+    mesh.deliver_all()
+    assert mesh.settled == set()
+    mesh.say(leader, mesh.votes[leader].lead(some(*mesh.votes), set(mesh.votes)))  # a quorum has promised
+    mesh.deliver_all()
+    assert mesh.settled == {some(*mesh.votes)}
 
 
 # Members that lie.

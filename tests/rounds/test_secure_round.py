@@ -6,7 +6,7 @@ from flnet.aggregation.base import MERGING
 from flnet.algorithms.registry import parse_rule
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Fetch, Send, Train
-from flnet.protocol.events import Fetched, PeerSeen, Prepared, SecurePartReceived, TrainingAsked
+from flnet.protocol.events import Fetched, PartReceived, PeerSeen, Prepared, TrainingAsked
 from flnet.protocol.messages import ChoiceMessage, ModelParams
 from flnet.protocol.secure_sum import KeysPart
 from flnet.rounds.model import MASKED
@@ -41,7 +41,7 @@ def test_who_is_not_named_by_the_choice_says_so_before_it_is_in_the_round() -> N
         (("e", "f", "g", "h"), False),
     ):
         choice = ChoiceMessage(members=members, take=2)
-        part = SecurePartReceived(PeerId("a"), key(5), 0, keys, bench.job.settings.stated, choice)
+        part = PartReceived(PeerId("a"), key(5), 0, keys, bench.job.settings.stated, choice)
         sent = [effect for effect in bench.hear(part) if isinstance(effect, Send)]
         assert [send.to for send in sent] == ([("a",)] if is_told else [])
         assert all(isinstance(send.message, ModelParams) and send.message.declined == NOT_NAMED for send in sent)

@@ -17,7 +17,7 @@ from flnet.compute.secure_sums import SecureSums
 from flnet.names import DEFAULT_MESH
 from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import SecureStep
-from flnet.protocol.events import SecurePartReceived, SecureStepDone
+from flnet.protocol.events import PartReceived, SecureStepDone
 from flnet.protocol.secure_sum import HeldPart, MaskUpdate, RevealShares, UpdateMasked
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.group_search import GroupSearch
@@ -248,7 +248,7 @@ def test_parts_of_a_round_that_nobody_started_are_bounded() -> None:
     agreed = node.job.settings.agreement
     for number in range(200):
         part = HeldPart(group=f"{number:064}")
-        node.tell(TRAINER, SecurePartReceived(sender, RoundKey(1, sender), number % 3, part, agreed))
+        node.tell(TRAINER, PartReceived(sender, RoundKey(1, sender), number % 3, part, agreed))
     assert len(node.job.inbox.take_parts(RoundKey(1, sender))) == MOST_PARTS
     assert node.job.inbox.take_parts(RoundKey(1, sender)) == []
 

@@ -56,6 +56,7 @@ from flnet.protocol.messages import (
     VersionReply,
 )
 from flnet.protocol.secure_sum import SecureSumMessage
+from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.vertical import VerticalMessage, VerticalReply
 from flnet.settings import Settings
 from flnet.text import text
@@ -170,6 +171,15 @@ _declare(
 _declare(
     SecureSumMessage,
     what="Tell another node something of a secure sum, by which masked updates are added up",
+    answer=dict[str, Any],
+    refuses=(
+        *(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotReady, NotAnnounced),
+        *(OtherRounds, RoundAhead),
+    ),
+)
+_declare(
+    SegmentsMessage,
+    what="Tell another node something of a round whose updates are averaged in segments",
     answer=dict[str, Any],
     refuses=(
         *(*UNSIGNED, *UNREADABLE, ParamsRefused, UnknownTrainer, NoData, NotReady, NotAnnounced),

@@ -1,0 +1,55 @@
+"""Which nodes sum which segment of the updates of a round.
+
+The members stand in a ring, in an order that a hash draws anew for each round, so that nobody chooses its place. There are
+as many segments as members. The owners of segment i are the first nodes from place i on: each node owns as many as any
+other, and a node that vanishes is replaced by the next one in the ring.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+
+from flnet.params.params import PeerId
+from flnet.protocol.updates import RoundKey
+
+
+class SegmentRing:
+    """The ring of one round.
+
+    Attributes:
+        order: all members.
+        copies: how many owners a segment has; at most as many as members.
+    """
+
+    def __init__(self, key: RoundKey, members: Collection[PeerId], copies: int) -> None:
+        """Args:
+        members: of the round, as its start names them.
+        """
+        self.order = sorted(members, key=lambda peer: (_place(key, peer), peer))
+        self.copies = min(copies, len(self.order))
+
+    def owners(self, segment: int, gone: Collection[PeerId] = ()) -> list[PeerId]:
+        """Who sums a segment, the first owner first.
+
+        Args:
+            gone: members that do not take part any more.
+        """
+        return self._from(segment, gone)[: self.copies]
+
+    def holders(self, segment: int, contributor: PeerId) -> list[PeerId]:
+        """The nodes, its sender apart, that hold a segment of an update before the contributors are settled.
+
+        These are its owners. If nobody else owns the segment, the next node holds it, too: so no single node that
+        vanishes takes it away.
+        """
+        owners = [peer for peer in self.owners(segment) if peer != contributor]
+        return owners or self.owners(segment, {contributor})[:1]
+
+    def _from(self, segment: int, gone: Collection[PeerId]) -> list[PeerId]:
+        at = segment % len(self.order)
+        return [peer for peer in (*self.order[at:], *self.order[:at]) if peer not in gone]
+
+
+def _place(key: RoundKey, peer: PeerId) -> bytes:
+    return hashlib.sha256(f"segments:{key.number}:{len(key.initiator)}:{key.initiator}:{peer}".encode()).digest()

@@ -1,0 +1,287 @@
+"""A round whose updates are averaged segment by segment (`flnet.rounds.segmented_sum`).
+
+It differs from a common round in what travels: an update is offered to all, and each node downloads only the segments of
+it that it averages. Who takes part is stated by the start, because the owners of the segments follow from it: a node that
+does not know that takes the average of the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Set
+from functools import partial
+from typing import Any
+
+from flnet.errors import ParamsRefused, StaleRound
+from flnet.params.params import Digest, Params, PeerId, Schema
+from flnet.params.segments import Segments
+from flnet.protocol.effects import Average, Effect, Send
+from flnet.protocol.events import (
+    Averaged,
+    AveragingFailed,
+    DeclineReceived,
+    Event,
+    Fetched,
+    FetchFailed,
+    PartReceived,
+    TimerFired,
+    UpdateOffered,
+    UpdateReceived,
+)
+from flnet.protocol.messages import ModelParams
+from flnet.protocol.secure_sum import SecurePart
+from flnet.protocol.segments import SegmentsMessage
+from flnet.protocol.updates import Update
+from flnet.rounds.base_round import OPEN
+from flnet.rounds.gathering import Closing, Gathering
+from flnet.rounds.segment_ring import SegmentRing
+from flnet.rounds.segmented_sum import SegmentedSum
+from flnet.rounds.series import Opening
+from flnet.rounds.steps import Phase
+from flnet.rounds.voted_round import VotedRound
+from flnet.text import text
+
+UNKNOWN = text("the start of this round, which says who takes part, did not reach it")
+
+
+class SegmentedGathering(Gathering):
+    """Gathers offers of updates, of which only the segments are downloaded that this node averages.
+
+    Attributes:
+        sum: of the round; None as long as it is not known who takes part.
+    """
+
+    def __init__(self, make_sum: Callable[[], SegmentedSum | None], *args: Any, **more: Any) -> None:
+        """Args:
+        make_sum: makes the sum, if it is known who takes part.
+        args, more: those of a `Gathering`.
+        """
+        super().__init__(*args, **more)
+        self._make_sum = make_sum
+        self.sum = make_sum()
+        self._aside: list[UpdateOffered] = []  # that came before it was known who takes part
+        self._offered: set[PeerId] = set()
+
+    def know_members(self) -> list[Effect]:
+        """It is known now who takes part: take the offers that came before."""
+        self.sum = self.sum or self._make_sum()
+        aside, self._aside = self._aside, []
+        return [effect for offer in aside for effect in self.receive(offer)]
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Handle the offer of an update, a refusal, the loss of a peer, or the timer."""
+        match event:
+            case UpdateOffered(update) if self.sum is None:
+                self._aside.append(event)
+                self.expected.add(update.peer)
+                return []
+            case UpdateOffered(update) if self.sum is not None:
+                self.expected.add(update.peer)
+                self._offered.add(update.peer)
+                return [*self.sum.offer(update, update.segments), *self.arrived()]
+            case DeclineReceived(peer) if self.sum is not None and peer not in self.updates:
+                return [*super().receive(event), *self.sum.leave(peer)]
+        return super().receive(event)
+
+    def arrived(self) -> list[Effect]:
+        """Count the updates of which all is here that this node is to hold."""
+        effects: list[Effect] = []
+        for peer in sorted(self._offered - self.updates.keys()):
+            if self.sum is not None and self.closed is None and self.sum.has(peer):
+                update = self.sum.update_of(peer)
+                effects += [*self._take(update), self.counted(update)]
+        return effects
+
+    def close(self, why: Closing) -> list[Effect]:
+        """Close; the members settle now whose updates are averaged."""
+        if self.closed is not None:
+            return []
+        effects: list[Effect] = [effect for effect in super().close(why) if not isinstance(effect, Average)]
+        return [*effects, *(self.sum.complete(self.chosen or ()) if self.sum is not None else [])]
+
+
+class SegmentedRound(VotedRound):
+    """One round whose updates are averaged segment by segment."""
+
+    message = SegmentsMessage
+    gathering: SegmentedGathering
+    _early: tuple[PartReceived, ...] = ()  # parts that came before it was known who takes part
+
+    @property
+    def sum(self) -> SegmentedSum | None:
+        """How the average is made; None as long as it is not known who takes part."""
+        return self.gathering.sum
+
+    def _new_gathering(
+        self, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None
+    ) -> SegmentedGathering:
+        kind = partial(SegmentedGathering, self._new_sum)
+        gathering = self._parts.gathering(self.key, expected, chosen, kind)
+        assert isinstance(gathering, SegmentedGathering)
+        return gathering
+
+    def _new_sum(self) -> SegmentedSum | None:
+        settings, held = self._settings, self._held
+        if self.choice is None or held.model is None:
+            return None
+        members = [PeerId(member) for member in self.choice.members]
+        ring = SegmentRing(self.key, members, settings.rules.topology.copies)
+        segments = Segments(held.schema, len(members))
+        return SegmentedSum(self.key, settings.my_id, ring, segments, settings.waits.average, self._say_part)
+
+    # --- what its kinds decide
+
+    def vote_lost(self) -> str:
+        """After a restart, a node still trains and averages; see `VotedRound.vote_lost`."""
+        if self.sum is not None:
+            self.sum.abstain()
+        return ""
+
+    def _take_part_of(self, event: PartReceived) -> list[Effect]:
+        if self.sum is None:
+            self._early = (*self._early, event)
+            return []
+        return self.sum.receive(event.peer, event.part)
+
+    def _fields_of(self, part: SecurePart, attempt: int) -> dict[str, Any]:
+        return {"part": part, "choice": self.choice}
+
+    def _say_part(self, to: PeerId | None, part: SecurePart) -> list[Effect]:
+        return self._send_part(None if to is None else (to,), 0, part)
+
+    def _repeat(self, peer: PeerId) -> list[Effect]:
+        return [] if self.sum is None else self.sum.say_again(peer)
+
+    def _say_afterwards(self, peer: PeerId) -> list[Effect]:
+        return self._repeat(peer)  # it may lack a segment that this node has made
+
+    def _lost(self, peer: PeerId) -> list[Effect]:
+        return [] if self.sum is None else self.sum.leave(peer)
+
+    def _forget(self) -> list[Effect]:
+        return [] if self.sum is None else self.sum.forget()
+
+    @property
+    def _is_making(self) -> bool:
+        return False  # what others have made is the same, to the last bit
+
+    def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
+        """Those of these peers whose average this node may take; none as long as the segments of it are coming."""
+        is_coming = self._is_settled and self.sum is not None and self.sum.is_in_time
+        return frozenset() if is_coming and not self.ended_without_average else super().without_me(peers)
+
+    @property
+    def _is_settled(self) -> bool:
+        return self.sum is not None and self.sum.settled is not None
+
+    @property
+    def _has_begun(self) -> bool:
+        return bool(self.gathering.updates)
+
+    def _choice_learnt(self) -> list[Effect]:
+        effects, early = self.gathering.know_members(), self._early
+        self._early = ()
+        return [*effects, *(effect for event in early for effect in self._take_part_of(event))]
+
+    # --- the start
+
+    def _why_not(self, opening: Opening) -> str:
+        return super()._why_not(opening) or ("" if self.choice is not None else UNKNOWN)
+
+    def _start_did_not_come(self) -> list[Effect]:
+        return self.decline(UNKNOWN) if self.choice is None else super()._start_did_not_come()
+
+    # --- updates
+
+    @property
+    def own(self) -> Update | None:
+        """This node's update of the round, once it may be offered; not before it is known who takes part."""
+        return None if self.sum is None else super().own
+
+    def _update(self, to: Iterable[PeerId], own: Update) -> Send:
+        """Offer peers this node's update, by the digests of its segments."""
+        sent = super()._update(to, own)
+        assert self.sum is not None and isinstance(sent.message, ModelParams)
+        return Send(sent.to, sent.message.model_copy(update={"segments": tuple(self.sum.learn(own))}))
+
+    def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
+        """Handle the offer of a peer's update of this round.
+
+        Raises:
+            StaleRound: it came too late.
+            ParamsRefused: it is a whole update.
+        """
+        update = event.update
+        if isinstance(event, UpdateReceived) or not update.segments:
+            raise ParamsRefused(
+                text("updates are averaged in segments here (FLNET_TOPOLOGY=segments), and this is a whole one")
+            )
+        if self.taken or update.peer in self.gathering.updates:
+            return []
+        if self._is_settled or self.is_over:
+            raise StaleRound(update.key.number, self.key.number)
+        self._note_time(event)
+        return self._advanced([*self._learn(event.choice), *self.gathering.receive(event)])
+
+    def find(self, digest: Digest) -> Params | None:
+        """A segment with this digest: of an update, or of the average."""
+        return None if self.sum is None else self.sum.find(digest)
+
+    def form_of(self, digest: Digest) -> Schema | None:
+        """The form of a segment that is being downloaded."""
+        return None if self.sum is None else self.sum.form_of(digest)
+
+    # --- the average
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to average; what was settled can still be made."""
+        return super().is_empty and not self._is_settled
+
+    def _received(self, event: Event) -> list[Effect]:
+        if self.sum is None or self.taken or self.is_over:
+            return super()._received(event)
+        match event:
+            case Averaged() | AveragingFailed() if event.segment is not None:
+                if event.key != self.key or self.phase is not Phase.AVERAGING:
+                    return []
+                if isinstance(event, AveragingFailed):
+                    return super()._received(event)
+                return self.sum.averaged(event.segment, event.params)
+            case Fetched(_, _, digest) | FetchFailed(_, _, digest) if self.sum.awaits(digest):
+                return [*self.sum.handle(event), *self.gathering.arrived()]
+            case TimerFired(name) if name in self.sum.timers:
+                return [*self.sum.handle(event), *self.gathering.arrived()]
+        return super()._received(event)
+
+    def _send_again(self) -> list[Effect]:
+        retried = [] if self.sum is None else self.sum.retry()
+        return [*super()._send_again(), *retried]
+
+    def _advanced(self, effects: list[Effect]) -> list[Effect]:
+        sum = self.sum
+        if sum is None or self.is_past or self.is_over or self.taken or self.phase not in OPEN:
+            return effects
+        if sum.lacks_something:
+            effects = [*effects, *self._try_again()]
+        if sum.failure:
+            why = text("round {number} has no average: {reason}", self.key.number, sum.failure)
+            return [*effects, *self._give_up(why)]
+        if sum.settled is not None and self.gathering.closed is None:
+            effects = [*effects, *self.gathering.close(Closing.COMPLETE)]
+        average = sum.average if self.phase is Phase.AVERAGING else None
+        return effects if average is None else [*effects, *self._joined(average)]
+
+    def average(self) -> list[Effect]:
+        """End gathering: the average is made of what is settled."""
+        return self._advanced(super().average())
+
+    def _joined(self, average: Params) -> list[Effect]:
+        """All segments of the average are here: its contributors are those that were settled."""
+        assert self.sum is not None
+        updates = self.sum.updates
+        for peer in self.gathering.updates.keys() - updates.keys():
+            self.gathering.declined[peer] = text("its update came too late for the average")
+        self.gathering.updates = updates
+        self.record.left_out, self.record.missing = None, tuple(self.gathering.missing)
+        self.record.outcome = self._closing_words()
+        return self._averaged(Averaged(self.key, average))

@@ -1,0 +1,58 @@
+"""Real nodes that average in segments: the same bits as a mesh, for two models of traffic, also when one of them dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from flnet.params.params import Params
+from tests.processes.harness import harness, until
+from tests.processes.test_wires import LARGE, Wires
+
+NODES = 4
+MODEL = 4 * LARGE  # bytes
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[Wires]:
+    with harness(tmp_path) as made:
+        wires = Wires(made, LARGE)
+        for place in range(NODES):
+            wires.start(TOPOLOGY="segments", DATA_SHARD=f"{place + 1}/{NODES}")
+        made.ready()
+        yield wires
+
+
+def average(parts: range) -> Params:
+    """What a mesh makes of the updates of these nodes."""
+    steps = [np.linspace(-1, part, LARGE, dtype="float32") for part in parts]
+    weights = [10.0 * part for part in parts]
+    total = sum(np.float64(weight) * step for weight, step in zip(weights, steps, strict=True))
+    biases = sum(weight * part for weight, part in zip(weights, parts, strict=True))
+    shared = {"w": total / sum(weights), "b": np.full(3, biases / sum(weights))}
+    return Params({name: np.asarray(array, "float32") for name, array in shared.items()})
+
+
+@pytest.mark.slow
+def test_a_round_costs_each_node_two_models_and_makes_the_average_of_a_mesh(large: Wires) -> None:
+    nodes = large.harness.nodes
+    large.trigger()
+    for record in large.ended(0, *nodes):
+        assert record["contributors"] == ["n0", "n1", "n2", "n3"]
+        assert record["digest"] == average(range(1, NODES + 1)).digest
+        for way in ("sent", "received"):
+            assert record["bytes"][way] <= 2.1 * MODEL
+
+
+@pytest.mark.slow
+def test_who_dies_before_its_update_is_there_is_not_waited_for(large: Wires) -> None:
+    *others, dying = large.harness.nodes
+    dying.process.kill()
+    dying.process.wait()
+    large.trigger()
+    until(lambda: all(node.get("/jobs/MANY")["phase"] == "IDLE" for node in others), "the end of the round")
+    for record in large.ended(0, *others):
+        assert record["digest"] == average(range(1, NODES)).digest

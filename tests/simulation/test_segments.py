@@ -1,0 +1,87 @@
+"""Meshes whose updates are averaged in segments (`FLNET_TOPOLOGY=segments`)."""
+
+from __future__ import annotations
+
+import pytest
+
+from flnet.aggregation.base import RoundStart
+from flnet.algorithms.topology import Topology
+from flnet.params.params import PeerId
+from flnet.rounds.participation import Participation
+from flnet.rounds.settings import Rules
+from flnet.rounds.steps import Phase
+from flnet.simulation.cluster import Cluster
+from flnet.simulation.network import FETCHED
+from flnet.simulation.schedule import Reduction, draw
+from flnet.simulation.search import play
+
+from .helpers import idle, mesh, play_round, seeds
+
+BROKE = (0, 1, 5, 7, 9, 16, 23, 24, 58, 78)
+
+
+def in_segments(copies: int = 1, part: float = 1.0) -> Rules:
+    return Rules(Participation(part, names_all=True), topology=Topology("segments", copies))
+
+
+def models(cluster: Cluster) -> set[str | None]:
+    return {node.job.held.digest for node in cluster.alive}
+
+
+@pytest.mark.parametrize("size", [2, 3, 5, 9])
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_all_nodes_make_the_average_of_whole_updates_to_the_last_bit(size: int, copies: int) -> None:
+    cluster = mesh(size, 1, rules=in_segments(copies))
+    play_round(cluster, "n01", rounds=2)
+    updates = [node.job.held.own for _, node in sorted(cluster.nodes.items())]
+    assert all(update is not None and update.key.number == 1 for update in updates)
+    held = cluster.nodes[PeerId("n00")].job.held
+    whole = cluster.strategy.merge(None, RoundStart(held.schema, held.current.shared), updates).params  # type: ignore[arg-type]
+    assert models(cluster) == {whole.digest}
+    for node in cluster.nodes.values():
+        assert node.job.history.records[-1].contributors == tuple(sorted(cluster.nodes))
+        assert node.job.history.records[-1].taken_from is None
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_a_node_downloads_no_more_than_two_models_however_many_nodes_there_are(size: int, copies: int) -> None:
+    cluster = mesh(size, 2, rules=in_segments(copies))
+    before = cluster.network.moved[FETCHED]
+    play_round(cluster, "n00")
+    model = cluster.nodes[PeerId("n00")].job.held.current.shared.nbytes
+    moved = cluster.network.moved[FETCHED] - before
+    # Eight numbers do not divide by sixteen nodes: a segment may have one number more than the mean.
+    assert moved / size <= 2.1 * copies * model
+
+
+def test_only_some_of_the_nodes_train_and_all_of_them_average() -> None:
+    cluster = mesh(6, 3, rules=in_segments(1, 0.5))
+    play_round(cluster, "n02", rounds=3)
+    assert len(models(cluster)) == 1
+    record = cluster.nodes[PeerId("n00")].job.history.records[-1]
+    assert len(record.contributors) == 3 and record.chosen == record.contributors
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
+@pytest.mark.parametrize("victim", ["n00", "n01", "n03"])
+def test_the_segments_of_a_node_that_vanishes_move_to_the_next(copies: int, victim: str) -> None:
+    cluster = mesh(5, 4, rules=in_segments(copies))
+    assert cluster.trigger(PeerId("n02"))
+    gone = cluster.nodes[PeerId(victim)]
+    while gone.job.phase not in (Phase.GATHERING, Phase.AVERAGING):
+        cluster.run_for(0.05)
+    cluster.kill(gone.id)
+    idle(cluster)
+    assert len(models(cluster)) == 1
+    assert all(node.job.history.records[-1].digest for node in cluster.alive)
+
+
+@pytest.mark.parametrize("seed", BROKE)
+def test_schedules_that_once_broke_a_mesh_of_segments_do_so_no_more(seed: int) -> None:
+    assert play(Reduction(segments=True).of(draw(seed))) is None
+
+
+@pytest.mark.parametrize("seed", seeds(0, 300))
+def test_any_schedule(seed: int) -> None:
+    assert play(Reduction(segments=True).of(draw(1000 + seed))) is None
