@@ -107,7 +107,7 @@ class Rules:
             return {ROUNDS: ASYNCHRONOUS, **averaging}
         taking_part, late = self.participation.words, self.staleness
         stated = {PARTICIPATION: taking_part} if taking_part else {}
-        stated |= {TOPOLOGY: self.topology.words} if self.topology.words else {}
+        stated |= {} if self.topology.kind == "mesh" else {TOPOLOGY: self.topology.words}
         return {**stated, **({LATE_UPDATES: f"up to {late} rounds"} if late else {}), **averaging}
 
     @property

@@ -40,6 +40,7 @@ from flnet.protocol.messages import (
     Triggered,
 )
 from flnet.protocol.secure_sum import SecureSumMessage
+from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.vertical import VerticalMessage
 from flnet.rounds.schedule import Schedule
 from flnet.rounds.view import JobView
@@ -61,6 +62,7 @@ KINDS = {
         ModelParams,
         Accuracy,
         SecureSumMessage,
+        SegmentsMessage,
         VerticalMessage,
         Trigger,
     )
