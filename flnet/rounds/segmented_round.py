@@ -152,7 +152,8 @@ class SegmentedRound(VotedRound):
         return [] if self.sum is None else self.sum.say_again(peer)
 
     def _say_afterwards(self, peer: PeerId) -> list[Effect]:
-        return self._repeat(peer)  # it may lack a segment that this node has made
+        # It may lack a segment that this node has made. Not at once: what arrives shows again that the peer is there.
+        return [] if self.is_over else self._not_sent(peer)
 
     def _lost(self, peer: PeerId) -> list[Effect]:
         return [] if self.sum is None else self.sum.leave(peer)

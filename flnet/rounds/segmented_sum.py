@@ -371,6 +371,7 @@ class SegmentedSum:
             return []
         for segment in lacking:
             told = self._told.get(segment, {})
-            silent = {peer for peer in self._owners(segment) if peer not in told and peer != self._me}
+            # Also this node: it may lack an update that it did not hear of in time.
+            silent = {peer for peer in self._owners(segment) if peer not in told}
             self._late.setdefault(segment, set()).update(silent)
         return [*self._wait(), *self._go_on()]
