@@ -34,9 +34,10 @@ from flnet.text import text
 TURNS = 4  # parts of the patience, after each of which a silent owner is replaced
 
 
-def root_of(digests: Iterable[str]) -> Digest:
-    """The digest of an update that is known by the digests of its segments."""
-    return Digest(hashlib.sha256("\n".join(digests).encode()).hexdigest())
+def root_of(update: Update, digests: Iterable[str]) -> Digest:
+    """The digest of an update that is known by the digests of its segments, and of what it counts by."""
+    figures = f"{update.examples} {update.labels} {update.staleness}"
+    return Digest(hashlib.sha256("\n".join([figures, *digests]).encode()).hexdigest())
 
 
 class SegmentedSum:
@@ -68,6 +69,8 @@ class SegmentedSum:
         self._said: dict[tuple[PeerId | None, str], SecurePart] = {}  # the newest of each kind
         self._updates: dict[PeerId, Update] = {}  # without parameters
         self._digests: dict[PeerId, Sequence[Digest]] = {}  # of the segments of each update
+        self._roots: dict[PeerId, Digest] = {}  # of each update
+        self._announced: set[int] = set()  # segments of which this node has told what it has
         self._inputs: dict[tuple[PeerId, int], Params] = {}
         self._told: dict[int, dict[PeerId, tuple[str, Digest]]] = {}  # by segment: what nodes made, and of what
         self._made: dict[int, Params] = {}  # what this node made, and what it downloaded of others
@@ -212,9 +215,7 @@ class SegmentedSum:
         """This node has averaged a segment: tell all."""
         self._is_averaging = False
         self._made[segment] = params
-        assert self.settled is not None
-        part = SumPart(segment=segment, contributors=digest_of(self.settled), digest=params.digest)
-        return [*self._say(None, part), *self._go_on()]
+        return self._go_on()
 
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Repeat to a peer what it may not have heard; all of it means the same when it comes twice."""
@@ -248,17 +249,16 @@ class SegmentedSum:
 
     def _note(self, update: Update, digests: Sequence[Digest]) -> None:
         self._updates[update.peer], self._digests[update.peer] = update, tuple(digests)
+        self._roots[update.peer] = root_of(update, digests)
 
     def _held(self) -> Contributors:
-        return tuple((peer, root_of(self._digests[peer])) for peer in sorted(self._updates) if self.has(peer))
+        return tuple((peer, self._roots[peer]) for peer in sorted(self._updates) if self.has(peer))
 
     def _is_sound(self, contributors: Contributors) -> bool:
         """Whether this node may accept a set: of members, with what they told this node."""
         if not contributors or not {peer for peer, _ in contributors} <= set(self.ring.order):
             return False
-        return all(
-            peer not in self._digests or root_of(self._digests[peer]) == root for peer, root in contributors
-        )
+        return all(self._roots.get(peer, root) == root for peer, root in contributors)
 
     def _needed(self, contributor: PeerId) -> list[int]:
         """The segments of an update that this node is to hold before the contributors are settled."""
@@ -283,6 +283,7 @@ class SegmentedSum:
         effects: list[Effect] = []
         for segment in range(self._segments.count):
             if segment in self._made:
+                effects += self._announce(segment)
                 continue
             if self._me in self._owners(segment):
                 effects += self._sum(segment)
@@ -290,11 +291,23 @@ class SegmentedSum:
                 effects += self._download(digest, self._makers(segment, digest), segment)
         return effects
 
+    def _announce(self, segment: int) -> list[Effect]:
+        """Tell all of a segment that this node owns; also one that an owner made which is gone: the others may lack it."""
+        if segment in self._announced or self._me not in self._owners(segment):
+            return []
+        self._announced.add(segment)
+        assert self.settled is not None
+        of, made = digest_of(self.settled), self._made[segment].digest
+        return self._say(None, SumPart(segment=segment, contributors=of, digest=made))
+
     def _owners(self, segment: int) -> list[PeerId]:
-        return self.ring.owners(segment, self._gone | self._late.get(segment, set()))
+        late = self._late.get(segment, set()) - self._told.get(segment, {}).keys()
+        return self.ring.owners(segment, self._gone | late)
 
     def _sum(self, segment: int) -> list[Effect]:
         """Average a segment of which all inputs are here; else download what is lacking."""
+        if any(self._roots.get(peer) != root for peer, root in self.settled or ()):
+            return []  # it did not hear of an update, or of another one
         peers = [peer for peer, _ in self.settled or ()]
         lacking = [peer for peer in peers if (peer, segment) not in self._inputs]
         if lacking:
