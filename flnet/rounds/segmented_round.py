@@ -33,6 +33,7 @@ from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import Update
 from flnet.rounds.base_round import OPEN
 from flnet.rounds.gathering import Closing, Gathering
+from flnet.rounds.model import Start
 from flnet.rounds.segment_ring import SegmentRing
 from flnet.rounds.segmented_sum import SegmentedSum
 from flnet.rounds.series import Opening
@@ -105,6 +106,7 @@ class SegmentedRound(VotedRound):
     message = SegmentsMessage
     gathering: SegmentedGathering
     _early: tuple[PartReceived, ...] = ()  # parts that came before it was known who takes part
+    _is_voter = True
 
     @property
     def sum(self) -> SegmentedSum | None:
@@ -126,15 +128,28 @@ class SegmentedRound(VotedRound):
         members = [PeerId(member) for member in self.choice.members]
         ring = SegmentRing(self.key, members, settings.rules.topology.copies)
         segments = Segments(held.schema, len(members))
-        return SegmentedSum(self.key, settings.my_id, ring, segments, settings.waits.average, self._say_part)
+        made = SegmentedSum(self.key, settings.my_id, ring, segments, settings.waits.average, self._say_part)
+        if not self._is_voter:
+            made.abstain()
+        return made
 
     # --- what its kinds decide
 
     def vote_lost(self) -> str:
         """After a restart, a node still trains and averages; see `VotedRound.vote_lost`."""
+        self._is_voter = False
         if self.sum is not None:
             self.sum.abstain()
         return ""
+
+    def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
+        """Begin the round; see `Round.enter`.
+
+        A node that did not hear its start, but hears of the round from others, may have lost its memory since it voted.
+        """
+        if not opening.heard_start:
+            self.vote_lost()
+        return super().enter(opening, awaited, is_mine)
 
     def _take_part_of(self, event: PartReceived) -> list[Effect]:
         if self.sum is None:

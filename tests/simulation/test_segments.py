@@ -17,7 +17,7 @@ from flnet.simulation.search import play
 
 from .helpers import idle, mesh, play_round, seeds
 
-BROKE = (0, 1, 5, 7, 9, 16, 23, 24, 58, 78, 228, 2511, 2636, 2687, 3714)
+BROKE = (0, 1, 5, 7, 9, 16, 23, 24, 58, 78, 228, 2511, 2636, 2687, 3714, 4333)
 
 
 def in_segments(copies: int = 1, part: float = 1.0) -> Rules:
