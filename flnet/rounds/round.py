@@ -68,7 +68,7 @@ from flnet.rounds.participation import chosen
 from flnet.rounds.peers import RESTED
 from flnet.rounds.series import ENDED, PAUSED, Opening, Word, key_of
 from flnet.rounds.staleness import LATE, Late
-from flnet.rounds.starting_model import Decision, Next, StartingModel
+from flnet.rounds.starting_model import AfterStart, StartDecision, StartingModel
 from flnet.rounds.steps import Phase
 from flnet.text import joined, text
 
@@ -300,17 +300,17 @@ class Round(BaseRound):
     def _model_came(self, digest: Digest, params: Params) -> None:
         """The initiator's model is here."""
 
-    def _decided(self, decision: Decision) -> list[Effect]:
+    def _decided(self, decision: StartDecision) -> list[Effect]:
         """Go on once it is decided from which model this node trains, or that it does not."""
         match decision.next:
-            case Next.WAIT:
+            case AfterStart.WAIT:
                 self.phase = Phase.FETCHING
                 return decision.effects
-            case Next.TRAIN:
+            case AfterStart.TRAIN:
                 return [self.train(), *decision.effects]
-            case Next.TRAIN_FROM_START:
+            case AfterStart.TRAIN_FROM_START:
                 return [self.train(), self._save(), *decision.effects]
-            case Next.FAIL:
+            case AfterStart.FAIL:
                 self._fail(decision.why)
         self.phase = Phase.GATHERING
         return [*self.decline(decision.why), *decision.effects]

@@ -59,26 +59,29 @@ class SegmentedGathering(Gathering):
         super().__init__(*args, **more)
         self._make_sum = make_sum
         self.sum = make_sum()
-        self._aside: list[UpdateOffered] = []  # that came before it was known who takes part
+        self._aside: dict[PeerId, UpdateOffered] = {}  # that came before it was known who takes part
         self._offered: set[PeerId] = set()
 
     def know_members(self) -> list[Effect]:
         """It is known now who takes part: take the offers that came before."""
         self.sum = self.sum or self._make_sum()
-        aside, self._aside = self._aside, []
-        return [effect for offer in aside for effect in self.receive(offer)]
+        aside, self._aside = self._aside, {}
+        return [effect for offer in aside.values() for effect in self.receive(offer)]
 
     def receive(self, event: Event) -> list[Effect]:
         """Handle the offer of an update, a refusal, the loss of a peer, or the timer."""
         match event:
             case UpdateOffered(update) if self.sum is None:
-                self._aside.append(event)
-                self.expected.add(update.peer)
+                self._aside[update.peer] = event
                 return []
             case UpdateOffered(update) if self.sum is not None:
+                if update.peer not in self.sum.ring.order:
+                    return []  # no member could accept a set with it
                 self.expected.add(update.peer)
                 self._offered.add(update.peer)
                 return [*self.sum.offer(update, update.segments), *self.arrived()]
+            case UpdateReceived(update) if self.sum is not None and update.peer == self.me:
+                self.sum.learn(update)
             case DeclineReceived(peer) if self.sum is not None and peer not in self.updates:
                 return [*super().receive(event), *self.sum.leave(peer)]
         return super().receive(event)
@@ -105,7 +108,6 @@ class SegmentedRound(VotedRound):
 
     message = SegmentsMessage
     gathering: SegmentedGathering
-    _early: tuple[PartReceived, ...] = ()  # parts that came before it was known who takes part
     _is_voter = True
 
     @property
@@ -153,7 +155,7 @@ class SegmentedRound(VotedRound):
 
     def _take_part_of(self, event: PartReceived) -> list[Effect]:
         if self.sum is None:
-            self._early = (*self._early, event)
+            self._inbox.put_part(event)  # until it is known who takes part
             return []
         return self.sum.receive(event.peer, event.part)
 
@@ -194,8 +196,7 @@ class SegmentedRound(VotedRound):
         return bool(self.gathering.updates)
 
     def _choice_learnt(self) -> list[Effect]:
-        effects, early = self.gathering.know_members(), self._early
-        self._early = ()
+        effects, early = self.gathering.know_members(), self._inbox.take_parts(self.key)
         return [*effects, *(effect for event in early for effect in self._take_part_of(event))]
 
     # --- the start

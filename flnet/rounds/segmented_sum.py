@@ -72,6 +72,9 @@ class SegmentedSum:
         self._roots: dict[PeerId, Digest] = {}  # of each update
         self._announced: set[int] = set()  # segments of which this node has told what it has
         self._inputs: dict[tuple[PeerId, int], Params] = {}
+        self._by_digest: dict[
+            Digest, Params
+        ] = {}  # all segments that are here, so that nothing is hashed to find one
         self._told: dict[int, dict[PeerId, tuple[str, Digest]]] = {}  # by segment: what nodes made, and of what
         self._made: dict[int, Params] = {}  # what this node made, and what it downloaded of others
         self._downloads: dict[Digest, ParamsDownload] = {}
@@ -126,6 +129,7 @@ class SegmentedSum:
         cut = self._segments.cut(own.params)
         digests = [segment.digest for segment in cut]
         self._inputs |= {(self._me, place): segment for place, segment in enumerate(cut)}
+        self._by_digest |= dict(zip(digests, cut, strict=True))
         self._note(replace(own, params=Params()), digests)
         return digests
 
@@ -163,7 +167,7 @@ class SegmentedSum:
 
     def find(self, digest: Digest) -> Params | None:
         """A segment with this digest that is here: of an update, or of the average."""
-        return next((p for p in (*self._inputs.values(), *self._made.values()) if p.digest == digest), None)
+        return self._by_digest.get(digest)
 
     # --- events
 
@@ -214,7 +218,7 @@ class SegmentedSum:
     def averaged(self, segment: int, params: Params) -> list[Effect]:
         """This node has averaged a segment: tell all."""
         self._is_averaging = False
-        self._made[segment] = params
+        self._made[segment] = self._by_digest[params.digest] = params
         return self._go_on()
 
     def say_again(self, peer: PeerId) -> list[Effect]:
@@ -360,6 +364,7 @@ class SegmentedSum:
 
     def _take(self, digest: Digest, params: Params) -> None:
         """Put a segment that came in each place where it is wanted; equal digests are equal segments."""
+        self._by_digest[digest] = params
         for peer, digests in self._digests.items():
             for segment, each in enumerate(digests):
                 if each == digest:

@@ -21,7 +21,7 @@ from flnet.text import text
 APART = text("a person here went back to another model than the one that this round starts from")
 
 
-class Next(Enum):
+class AfterStart(Enum):
     """What the round does next."""
 
     WAIT = auto()  # it is not decided yet
@@ -32,14 +32,14 @@ class Next(Enum):
 
 
 @dataclass(frozen=True)
-class Decision:
+class StartDecision:
     """What follows for the round.
 
     Attributes:
         why: this node sits the round out; empty if it does not.
     """
 
-    next: Next
+    next: AfterStart
     effects: list[Effect]
     why: str = ""
 
@@ -92,7 +92,7 @@ class StartingModel:
         """A node that does not train needs no start."""
         self.awaited = None
 
-    def begin(self, has_contributed: Callable[[PeerId], bool]) -> Decision:
+    def begin(self, has_contributed: Callable[[PeerId], bool]) -> StartDecision:
         """Decide, or find out what is needed for that.
 
         Args:
@@ -100,7 +100,7 @@ class StartingModel:
         """
         start = self.awaited
         if start is None:
-            return Decision(Next.TRAIN, [])
+            return StartDecision(AfterStart.TRAIN, [])
         if start.params is not None:
             return self._compare(start, start.params)
         words = text("fetching the model of round {number} from {peer}", start.round, start.peer)
@@ -110,16 +110,16 @@ class StartingModel:
         ]
         if not (start.is_due or has_contributed(start.peer)):
             effects.append(SetTimer(self.timer, self._settings.waits.start))
-        return Decision(Next.WAIT, effects)
+        return StartDecision(AfterStart.WAIT, effects)
 
-    def timer_fired(self) -> Decision:
+    def timer_fired(self) -> StartDecision:
         """Do not wait for the model of a peer that has never sent an update: it may never come."""
         start = self.awaited
         if start is None or start.params is not None:
-            return Decision(Next.WAIT, [])
+            return StartDecision(AfterStart.WAIT, [])
         return self._keep_own(start, text("it did not come in time"))
 
-    def fetched(self, event: Fetched | FetchFailed) -> Decision:
+    def fetched(self, event: Fetched | FetchFailed) -> StartDecision:
         """Go on with the initiator's model, or without it if it could not be downloaded.
 
         Without one that is due this node takes no part, because its own model differs.
@@ -129,7 +129,7 @@ class StartingModel:
         if isinstance(event, Fetched):
             if not start.is_due:
                 return self._compare(start, event.params)
-            return Decision(Next.TRAIN_FROM_START, self._hold(start, event.params))
+            return StartDecision(AfterStart.TRAIN_FROM_START, self._hold(start, event.params))
         number, peer = self._key.number, start.peer
         words = text(
             "the model that round {number} starts from could not be fetched from {peer}: {reason}",
@@ -140,21 +140,21 @@ class StartingModel:
         if not start.is_due:
             return self._keep_own(start, words)
         self.awaited = None
-        return Decision(Next.FAIL, [self._tell("fetch_failed", words, peer=peer)], words)
+        return StartDecision(AfterStart.FAIL, [self._tell("fetch_failed", words, peer=peer)], words)
 
-    def measured(self, event: Evaluated | EvaluationFailed) -> Decision:
+    def measured(self, event: Evaluated | EvaluationFailed) -> StartDecision:
         """Handle a measurement of the initiator's model or of the own one: the better one is the start."""
         start = self.awaited
         assert start is not None and start.params is not None
         if event.digest not in (start.digest, self._held.digest):
-            return Decision(Next.WAIT, [])
+            return StartDecision(AfterStart.WAIT, [])
         if isinstance(event, EvaluationFailed):
             return self._keep_own(start, text("one of the two could not be measured: {reason}", event.reason))
         self._measured[event.digest] = event
         own = self._held.current.shared
         theirs, ours = (self._measured.get(digest) for digest in (start.digest, own.digest))
         if theirs is None or ours is None:
-            return Decision(Next.WAIT, [self._held.compared(self._key, own)])
+            return StartDecision(AfterStart.WAIT, [self._held.compared(self._key, own)])
         rows = text("validation rows") if theirs.split == ours.split == "validation" else text("test rows")
         figures = (f"{theirs.accuracy:.4f}", f"{ours.accuracy:.4f}", rows)
         if not theirs.accuracy >= ours.accuracy:
@@ -166,13 +166,13 @@ class StartingModel:
             *figures,
         )
         told = self._tell("start_taken", words, peer=start.peer, digest=start.digest)
-        return Decision(Next.TRAIN_FROM_START, [*self._hold(start, start.params), told])
+        return StartDecision(AfterStart.TRAIN_FROM_START, [*self._hold(start, start.params), told])
 
-    def _compare(self, start: Start, params: Params) -> Decision:
+    def _compare(self, start: Start, params: Params) -> StartDecision:
         """Measure the initiator's model, and the own one after it."""
         self._came(start.digest, params)
         self.awaited, self._measured = replace(start, params=params), {}
-        return Decision(Next.WAIT, [self._held.compared(self._key, params)])
+        return StartDecision(AfterStart.WAIT, [self._held.compared(self._key, params)])
 
     def _hold(self, start: Start, params: Params) -> list[Effect]:
         """Hold the initiator's model; people read of it if this ends a rollback of this node."""
@@ -187,11 +187,11 @@ class StartingModel:
         )
         return [self._tell("roll_back_ended", words, digest=left, peer=start.peer)]
 
-    def _keep_own(self, start: Start, why: str) -> Decision:
+    def _keep_own(self, start: Start, why: str) -> StartDecision:
         """Train from the own model; a node whose person went back to it sits the round out, to disturb nobody's."""
         self.awaited = None
         words = text("the model that {peer} starts the round from was not taken: {reason}", start.peer, why)
         told: list[Effect] = [self._tell("start_refused", words, peer=start.peer, digest=start.digest)]
         if self._held.rolled_back:
-            return Decision(Next.SIT_OUT, told, APART)
-        return Decision(Next.TRAIN, told)
+            return StartDecision(AfterStart.SIT_OUT, told, APART)
+        return StartDecision(AfterStart.TRAIN, told)

@@ -21,7 +21,7 @@ from flnet.rounds.base_job import AnyJob
 from flnet.rounds.series import key_of
 from flnet.store.base import SavedJob
 
-Start = tuple[RoundKey, frozenset[str]]  # of a round, with these members
+StartedRound = tuple[RoundKey, frozenset[str]]  # of a round, with these members
 Counted = tuple[PeerId, Digest, int | None, int]  # an update as an average counts it: with examples and staleness
 
 
@@ -299,9 +299,9 @@ class SegmentLedger(Ledger):
 
     def __init__(self) -> None:
         super().__init__()
-        self._contributors: dict[Start, tuple[PeerId, ...]] = {}
-        self._segments: dict[tuple[Start, tuple[int, int]], Digest] = {}
-        self._common: dict[Start, Digest] = {}
+        self._contributors: dict[StartedRound, tuple[PeerId, ...]] = {}
+        self._segments: dict[tuple[StartedRound, tuple[int, int]], Digest] = {}
+        self._common: dict[StartedRound, Digest] = {}
 
     def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
         """An update counts if the members settle so."""

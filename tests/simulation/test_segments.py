@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flnet.aggregation.base import RoundStart
 from flnet.algorithms.topology import Topology
 from flnet.params.params import PeerId
+from flnet.protocol.events import UpdateOffered
 from flnet.rounds.participation import Participation
+from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.network import FETCHED
+from flnet.simulation.node import TRAINER
 from flnet.simulation.schedule import Reduction, draw
 from flnet.simulation.search import play
 
@@ -75,6 +80,30 @@ def test_the_segments_of_a_node_that_vanishes_move_to_the_next(copies: int, vict
     idle(cluster)
     assert len(models(cluster)) == 1
     assert all(node.job.history.records[-1].digest for node in cluster.alive)
+
+
+def test_a_node_without_others_averages_alone() -> None:
+    cluster = mesh(1, 5, rules=in_segments())
+    play_round(cluster, "n00")
+    (record,) = cluster.nodes[PeerId("n00")].job.history.records
+    assert (record.contributors, record.digest) == (("n00",), cluster.nodes[PeerId("n00")].job.held.digest)
+
+
+def test_the_offer_of_who_is_no_member_of_the_round_holds_nobody_up() -> None:
+    cluster = mesh(3, 6, rules=in_segments())
+    assert cluster.trigger(PeerId("n00"))
+    member = cluster.nodes[PeerId("n01")]
+    while member.job.held.own is None:
+        cluster.run_for(0.02)
+    own, opened = member.job.held.own, member.job.round
+    assert isinstance(opened, SegmentedRound) and opened.sum is not None
+    copied = tuple(opened.sum.learn(own))  # so that all segments of it can be downloaded
+    for node in cluster.nodes.values():
+        node.tell(TRAINER, UpdateOffered(replace(own, peer=PeerId("z"), segments=copied), own.params.digest))
+    idle(cluster)
+    assert len(models(cluster)) == 1
+    for node in cluster.nodes.values():
+        assert node.job.history.records[-1].contributors == ("n00", "n01", "n02")
 
 
 @pytest.mark.parametrize("seed", BROKE)
