@@ -157,6 +157,7 @@ def _training_asked(m: StartTraining, packet: Packet) -> TrainingAsked:
         m.series,
         m.choice,
         m.run,
+        bool(m.again),
     )
 
 

@@ -167,7 +167,10 @@ class RolledBack(Event):
 
 @dataclass(frozen=True)
 class TrainingAsked(Event):
-    """A peer started a round; `params` is None if the start has only their digest, `run` if it has none."""
+    """A peer started a round; `params` is None if the start has only their digest, `run` if it has none.
+
+    `is_again`: it was sent to this node before.
+    """
 
     peer: PeerId
     key: RoundKey
@@ -181,6 +184,7 @@ class TrainingAsked(Event):
     series: SeriesMessage | None = None
     choice: ChoiceMessage | None = None
     run: str | None = None
+    is_again: bool = False
 
 
 @dataclass(frozen=True)

@@ -519,6 +519,7 @@ class StartTraining(JobMessage):
         restored_at: set if a person restored this model on the sender: the round that it had reached then.
         run: random value that the initiator's node draws when its process starts. The same round with another
             value comes from an initiator that lost its state.
+        again: whether it was sent to this node before. A node to which it is new may have lost its memory of the round.
     """
 
     path: ClassVar[str] = "/training"
@@ -531,6 +532,7 @@ class StartTraining(JobMessage):
     series: SeriesMessage | None = None  # that the round belongs to, if it has a goal
     choice: ChoiceMessage | None = None  # who trains, where not all do
     run: Name | None = None
+    again: bool | None = None
 
     @property
     def key(self) -> RoundKey:

@@ -289,7 +289,7 @@ class Job(BaseJob[Round]):
         must_agree(self.settings, event.peer, event.agreement)
         start, why = _start_of(event, self.held, len(self.peers.here) + 1), self.settings.too_much(event.hyper)
         words = (event.series, self._believed(event.choice), event.run)
-        opening = Opening(event.key, event.hyper, start, why, True, *words)
+        opening = Opening(event.key, event.hyper, start, why, True, *words, is_again=event.is_again)
         if self.round is not None and self.key == event.key:
             if self.round.listening:
                 return self._join(self.round, opening)

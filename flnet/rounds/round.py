@@ -394,7 +394,7 @@ class Round(BaseRound):
         """The duration of this node's training in the round; None if it is not known."""
         return None if self.is_recorded else self.record.seconds.get("train") or None
 
-    def _start(self, to: Iterable[PeerId]) -> Send:
+    def _start(self, to: Iterable[PeerId], is_again: bool = False) -> Send:
         """Tell peers that this node started the round."""
         model = self._held.current
         fields: dict[str, Any] = {
@@ -405,6 +405,7 @@ class Round(BaseRound):
             "series": self._series.stopping.message(),
             "choice": self.choice,
             "run": self.started_in,
+            "again": is_again or None,
         }
         message = self._settings.message(StartTraining, self.key, **fields)
         return Send(tuple(sorted(to)), message, model.shared)
@@ -440,7 +441,7 @@ class Round(BaseRound):
         has_start = self._peers.has_start(peer, self.key)
         is_open = self.phase is Phase.TRAINING or (self.phase is Phase.GATHERING and not has_start)
         if self.key.initiator == me and is_open:
-            effects.append(self._start((peer,)))
+            effects.append(self._start((peer,), is_again=True))
         if self._is_without(peer) and (self.chosen is None or peer in self.chosen):
             return effects  # with the updates it would average once more, and otherwise; it is told of the average
         if own is not None:

@@ -147,9 +147,10 @@ class SegmentedRound(VotedRound):
     def enter(self, opening: Opening, awaited: Start | None, is_mine: bool) -> list[Effect]:
         """Begin the round; see `Round.enter`.
 
-        A node that did not hear its start, but hears of the round from others, may have lost its memory since it voted.
+        A node that did not hear its start, but hears of the round from others or is told of it again, may have lost its
+        memory since it voted.
         """
-        if not opening.heard_start:
+        if opening.is_again or not opening.heard_start:
             self.vote_lost()
         return super().enter(opening, awaited, is_mine)
 
@@ -166,7 +167,11 @@ class SegmentedRound(VotedRound):
         return self._send_part(None if to is None else (to,), 0, part)
 
     def _repeat(self, peer: PeerId) -> list[Effect]:
-        return [] if self.sum is None else self.sum.say_again(peer)
+        if self.sum is None:
+            return []
+        # It may lack the offer of this node's update, to make its segments.
+        offer = [] if self.own is None else [self._update((peer,), self.own)]
+        return [*offer, *self.sum.say_again(peer)]
 
     def _say_afterwards(self, peer: PeerId) -> list[Effect]:
         # It may lack a segment that this node has made. Not at once: what arrives shows again that the peer is there.
@@ -234,7 +239,7 @@ class SegmentedRound(VotedRound):
             )
         if self.taken or update.peer in self.gathering.updates:
             return []
-        if self._is_settled or self.is_over:
+        if self.is_over or (self.sum is not None and not self.sum.may_offer(update, update.segments)):
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
         return self._advanced([*self._learn(event.choice), *self.gathering.receive(event)])

@@ -133,6 +133,10 @@ class SegmentedSum:
         self._note(replace(own, params=Params()), digests)
         return digests
 
+    def may_offer(self, update: Update, digests: Sequence[Digest]) -> bool:
+        """Whether an update can still be in the average: it is settled that it is, or nothing is settled yet."""
+        return self.settled is None or (update.peer, root_of(update, digests)) in self.settled
+
     def offer(self, update: Update, digests: Sequence[Digest]) -> list[Effect]:
         """A peer has an update with these segments: download those that this node is to hold."""
         if update.peer in self._updates or len(digests) != self._segments.count:
@@ -196,8 +200,9 @@ class SegmentedSum:
         return self._go_on()
 
     def leave(self, peer: PeerId) -> list[Effect]:
-        """A peer vanished, or takes no part any more."""
-        self._gone.add(peer)
+        """A peer vanished, or takes no part any more. This node is there, also if it does not train."""
+        if peer != self._me:
+            self._gone.add(peer)
         return self._go_on()
 
     def handle(self, event: Event) -> list[Effect]:

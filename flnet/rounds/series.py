@@ -67,6 +67,7 @@ class Opening:
         choice: of who trains, as the start, or an update, says it.
         run: of the initiator's node, in which it started the round, as the start says it.
         why: why a schedule starts it here; empty if none does.
+        is_again: whether its start was sent to this node before.
         is_told: whether a node that takes part in it tells of it, which may not be its initiator.
     """
 
@@ -79,6 +80,7 @@ class Opening:
     choice: ChoiceMessage | None = None
     run: str | None = None
     why: str = ""
+    is_again: bool = False
     is_told: bool = False
 
     @classmethod

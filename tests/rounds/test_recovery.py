@@ -90,7 +90,7 @@ def test_the_initiator_says_its_start_again_to_whom_it_may_not_have_reached() ->
     bench.meet("c")
     again = bench.one(Send)
     assert isinstance(again.message, StartTraining)
-    assert (again.message, again.params) == (start.message, start.params)
+    assert (again.message, again.params) == (start.message.model_copy(update={"again": True}), start.params)
     assert again.to == ("c",)
     bench.hear(PeerLost(PeerId("z"), "never known"))
     bench.meet("z")

@@ -8,21 +8,25 @@ import pytest
 
 from flnet.aggregation.base import RoundStart
 from flnet.algorithms.topology import Topology
-from flnet.params.params import PeerId
+from flnet.params.params import PeerId, TrainerId
+from flnet.protocol.effects import Send
 from flnet.protocol.events import UpdateOffered
+from flnet.protocol.segments import SegmentsMessage
+from flnet.protocol.updates import RoundKey
 from flnet.rounds.participation import Participation
 from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.settings import Rules
+from flnet.rounds.settlement import VOTES
 from flnet.rounds.steps import Phase
 from flnet.simulation.cluster import Cluster
-from flnet.simulation.network import FETCHED
+from flnet.simulation.network import FETCHED, Receiver
 from flnet.simulation.node import TRAINER
-from flnet.simulation.schedule import Reduction, draw
+from flnet.simulation.schedule import Faults, Reduction, draw
 from flnet.simulation.search import play
 
 from .helpers import idle, mesh, play_round, seeds
 
-BROKE = (0, 1, 5, 7, 9, 16, 23, 24, 58, 78, 228, 2511, 2636, 2687, 3714, 4333)
+BROKE = (0, 1, 5, 7, 9, 16, 23, 24, 58, 78, 228, 2511, 2636, 2687, 3709, 3714, 4121, 4333, 5044, 5249)
 
 
 def in_segments(copies: int = 1, part: float = 1.0) -> Rules:
@@ -104,6 +108,32 @@ def test_the_offer_of_who_is_no_member_of_the_round_holds_nobody_up() -> None:
     assert len(models(cluster)) == 1
     for node in cluster.nodes.values():
         assert node.job.history.records[-1].contributors == ("n00", "n01", "n02")
+
+
+@pytest.mark.parametrize("loses", ["nothing", "life", "disk"])
+def test_who_may_have_forgotten_its_vote_does_not_vote_again(loses: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = mesh(4, 7, Faults(training=(30.0, 31.0)), rules=in_segments())
+    assert cluster.trigger(PeerId("n00"))
+    member = cluster.nodes[PeerId("n01")]
+    while member.job.phase is not Phase.TRAINING:
+        cluster.run_for(0.02)
+    if loses != "nothing":
+        dead = cluster.kill(member.id)
+        cluster.run_for(10.0)  # until it is missed, so that its initiator starts the round for it again
+        member = cluster.restart(dead, keeps_disk=loses == "life")
+    send, votes = cluster.calls.send, []
+
+    def note(node: Receiver, owner: TrainerId, effect: Send) -> None:
+        if node is member and isinstance(effect.message, SegmentsMessage):
+            votes.extend([effect.message.part] if isinstance(effect.message.part, VOTES) else [])
+        send(node, owner, effect)
+
+    monkeypatch.setattr(cluster.calls, "send", note)
+    cluster.run_for(10.0)
+    assert member.job.key == RoundKey(0, PeerId("n00")) and member.job.phase is Phase.TRAINING
+    idle(cluster)
+    assert bool(votes) == (loses == "nothing")
+    assert len(models(cluster)) == 1
 
 
 @pytest.mark.parametrize("seed", BROKE)
