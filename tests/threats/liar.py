@@ -37,11 +37,11 @@ def lie_from_now_on() -> None:
     """Put lies in place of what an honest node says."""
     start, message, next_key = Round._start, JobSettings.message, Job.next_key
 
-    def started(self: Round, to: Iterable[PeerId]) -> Send:
+    def started(self: Round, to: Iterable[PeerId], is_again: bool = False) -> Send:
         if lie() == "base":
             model = self._held.current
             self._held.model = model.holding(garbage(model.shared), ROUND, CONTRIBUTORS)
-        return start(self, to)
+        return start(self, to, is_again)
 
     def said(self: JobSettings, kind: Any, key: RoundKey, /, **fields: Any) -> Any:
         if kind is Accuracy and lie() == "claim":
