@@ -27,6 +27,9 @@ BOUNDS = {
     "secure.time": 1.6,
     "secure.bytes": 1.1,
     "secure.recovery": 3.0,
+    "segments.fast": 1.0,
+    "segments.slow": 0.2,  # five times as fast
+    "segments.least": 1.4,
     "page.paint": 1000.0,  # ms
     "page.weight": 200.0,  # kB
     "page.event": 1000.0,  # ms

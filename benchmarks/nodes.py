@@ -52,8 +52,14 @@ class Ask:
 class Mesh:
     """Nodes that run."""
 
-    def __init__(self, nodes: Sequence[NodeProcess], clients: Sequence[NodeClient], ask: Ask) -> None:
-        self.nodes, self.clients, self.ask = nodes, clients, ask
+    def __init__(
+        self,
+        nodes: Sequence[NodeProcess],
+        clients: Sequence[NodeClient],
+        ask: Ask,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self.nodes, self.clients, self.ask, self.headers = nodes, clients, ask, headers
         self.trainer = ask.trainer
 
     def wait_until_ready(self, patience: float = 120.0) -> None:
@@ -94,7 +100,7 @@ class Mesh:
         asked, before = time.time(), self.cpu_s()
         first, last = self.train(rounds, patience)
         cpu_s = self.cpu_s() - before
-        feeds = [read_feed(node.address, self.trainer, last) for node in self.nodes]
+        feeds = [read_feed(node.address, self.trainer, last, self.headers) for node in self.nodes]
         return Series(asked, range(first, last + 1), [only(feed, self.trainer) for feed in feeds], cpu_s)
 
     def train(self, rounds: int, patience: float) -> tuple[int, int]:
@@ -196,7 +202,7 @@ def only(feed: Sequence[JSON], trainer: str) -> list[JSON]:
     return [event for event in feed if event.get("trainer") == trainer]
 
 
-def read_feed(address: str, trainer: str, last: int) -> list[JSON]:
+def read_feed(address: str, trainer: str, last: int, headers: Mapping[str, str] | None = None) -> list[JSON]:
     """What a node's feed still keeps, up to the end of a round.
 
     It is asked for once, after the work, so that it costs nothing before.
@@ -204,7 +210,7 @@ def read_feed(address: str, trainer: str, last: int) -> list[JSON]:
     events: list[JSON] = []
     with (
         httpx.Client(trust_env=False, timeout=ANSWER_S) as http,
-        http.stream("GET", f"http://{address}/events", headers={"Last-Event-ID": "0"}) as reply,
+        http.stream("GET", f"http://{address}/events", headers={"Last-Event-ID": "0", **(headers or {})}) as reply,
     ):
         for event in parse_events(reply.iter_lines()):
             events.append(event)
@@ -239,7 +245,7 @@ def known(settings: Mapping[str, object]) -> bool:
 def mesh(ask: Ask, folder: Path, base_port: int) -> Iterator[Mesh]:
     """Start nodes with a share of the data each; they are ended at the end."""
     folder.mkdir(parents=True, exist_ok=True)
-    with _environment(ask), ExitStack() as stack:
+    with environment(ask), ExitStack() as stack:
         ports = processes.free_ports(ask.count, base_port)
         nodes = stack.enter_context(processes.local_nodes(ask.trainer, ports, folder))
         clients = [stack.enter_context(NodeClient(node.address, ANSWER_S)) for node in nodes]
@@ -257,7 +263,7 @@ def single(
         wrap: a module of Python, with its options, that runs it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _environment(ask), ExitStack() as stack:
+    with environment(ask), ExitStack() as stack:
         port = processes.free_ports(1, base_port)[0]
         settings = {"node_id": "single", "node_port": port, "state_path": folder / "single", **own}
         python, *rest = processes.node_command(settings | {"trainers": ask.trainer})
@@ -281,7 +287,7 @@ def end(process: subprocess.Popen[bytes], patience: float = 15.0) -> None:
 
 
 @contextmanager
-def _environment(ask: Ask) -> Iterator[None]:
+def environment(ask: Ask) -> Iterator[None]:
     """What the nodes inherit: the settings asked for and no others, and where the trainers' code lies."""
     settings = {"trainers_path": TRAINERS, "max_body_megabytes": 4096, **ask.settings}
     before, kept = dict(os.environ), processes.KEPT_SETTINGS

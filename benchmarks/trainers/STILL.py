@@ -1,7 +1,7 @@
 """A trainer whose training and measuring cost nothing, so that what is left of a round is flnet's own.
 
 BENCH_STILL_BYTES says how large its model is, and BENCH_STILL_SECONDS how long a training waits. Every training changes
-one number, so no two updates are equal.
+one number, so no two updates are equal; with BENCH_STILL_ALL it changes all, so that no parts of them are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from flnet.trainer import Array, DataInfo, Fit, Score, Task, Trainer, TrainerSettings
 
-BYTES, SECONDS = "BENCH_STILL_BYTES", "BENCH_STILL_SECONDS"
+BYTES, SECONDS, ALL = "BENCH_STILL_BYTES", "BENCH_STILL_SECONDS", "BENCH_STILL_ALL"
 
 
 class Still(Trainer):
@@ -41,6 +41,8 @@ class Still(Trainer):
         self._done += 1
         time.sleep(float(os.environ.get(SECONDS, "0")))
         array = self._arrays[self._done % 2]
+        if os.environ.get(ALL):
+            array += np.float32(1e-6 * (self._shard + self._done))
         array[0] = 0.001 * self._shard + 1e-6 * self._done
         return Fit({"weight": array}, examples=100)
 

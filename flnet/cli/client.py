@@ -311,11 +311,14 @@ class NodeClient:
     node answered with an error, or with something that no node answers).
     """
 
-    def __init__(self, address: str, timeout: float = TIMEOUT_SECONDS) -> None:
+    def __init__(self, address: str, timeout: float = TIMEOUT_SECONDS, token: str | None = None) -> None:
+        """Args:
+        token: of the node's operator; None for the given one, or that of a node on this machine.
+        """
         self.address = address
         # trust_env: a proxy of the environment would be asked even for this machine's own nodes.
         allowed = httpx.Timeout(timeout, connect=min(timeout, TIMEOUT_SECONDS))
-        token = token_for(address)
+        token = token or token_for(address)
         shown = {"Authorization": f"Bearer {token}"} if token else {}
         carrier = NodeTransport(address)
         self._http = httpx.Client(

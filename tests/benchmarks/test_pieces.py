@@ -72,11 +72,11 @@ def test_a_node_of_flnet_trains_as_the_plain_mesh_does(tmp_path: Path) -> None:
 
 
 def test_what_nodes_inherit_is_put_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    from benchmarks.nodes import Ask, _environment
+    from benchmarks.nodes import Ask, environment
 
     monkeypatch.setenv("FLNET_SEED", "7")
     before = dict(os.environ)
-    with _environment(Ask("T", 1, {"worker_idle_seconds": 3}, {"BENCH_X": "1"})):
+    with environment(Ask("T", 1, {"worker_idle_seconds": 3}, {"BENCH_X": "1"})):
         assert os.environ["FLNET_WORKER_IDLE_SECONDS"] == "3"
         assert os.environ["BENCH_X"] == "1"
         assert "FLNET_SEED" not in os.environ
