@@ -158,7 +158,8 @@ class SegmentedRound(VotedRound):
         if self.sum is None:
             self._inbox.put_part(event)  # until it is known who takes part
             return []
-        return self.sum.receive(event.peer, event.part)
+        hurried = self.sum.hurry() if self.phase is Phase.GATHERING and not self.gathering.updates else []
+        return [*hurried, *self.sum.receive(event.peer, event.part)]
 
     def _fields_of(self, part: SecurePart, attempt: int) -> dict[str, Any]:
         return {"part": part, "choice": self.choice}
@@ -260,6 +261,8 @@ class SegmentedRound(VotedRound):
         return super().is_empty and not self._is_settled
 
     def _received(self, event: Event) -> list[Effect]:
+        if self.is_over and isinstance(event, TimerFired) and event.name == self._again_timer:
+            return self._send_again()  # who comes late can still join the average of what was settled
         if self.sum is None or self.taken or self.is_over:
             return super()._received(event)
         match event:
@@ -276,7 +279,7 @@ class SegmentedRound(VotedRound):
         return super()._received(event)
 
     def _send_again(self) -> list[Effect]:
-        retried = [] if self.sum is None else self.sum.retry()
+        retried = [] if self.sum is None or self.is_over else self.sum.retry()
         return [*super()._send_again(), *retried]
 
     def _advanced(self, effects: list[Effect]) -> list[Effect]:

@@ -81,7 +81,7 @@ class SegmentedSum:
         self._resting: set[Digest] = set()  # what could not be downloaded, until it is tried again
         self._gone: set[PeerId] = set()
         self._late: dict[int, set[PeerId]] = {}  # by segment: owners that were waited for in vain
-        self._turns = 0
+        self._turns, self._waits = 0, False
         self._is_averaging = False
 
     @property
@@ -181,8 +181,10 @@ class SegmentedSum:
         Args:
             chosen: who was to train. If all of their updates are here, nobody need lead the vote.
         """
-        is_all = {peer for peer, _ in self._held()} == set(chosen)
-        was_settled = self.settled is not None
+        held, was_settled = {peer for peer, _ in self._held()}, self.settled is not None
+        if not held and not was_settled:
+            return []  # the round is over here: a vote would only draw others into it
+        is_all = held == set(chosen)
         vote = self._settlement.accept_all() if is_all else []
         vote += self._settlement.lead_in_turn(self._here, at_once=not is_all)
         return [*vote, *([] if was_settled else self._wait()), *self._go_on()]
@@ -198,6 +200,10 @@ class SegmentedSum:
             told = self._told.setdefault(part.segment, {})
             told.setdefault(sender, (part.contributors, Digest(part.digest)))
         return self._go_on()
+
+    def hurry(self) -> list[Effect]:
+        """This node has come to a vote that is under way, and waits for nothing else: it is to end in time."""
+        return [] if self._waits else self._wait()
 
     def leave(self, peer: PeerId) -> list[Effect]:
         """A peer vanished, or takes no part any more. This node is there, also if it does not train."""
@@ -283,6 +289,7 @@ class SegmentedSum:
         return self._wait()
 
     def _wait(self) -> list[Effect]:
+        self._waits = True
         return [SetTimer(self.timer, self._patience / TURNS)]
 
     def _go_on(self) -> list[Effect]:

@@ -188,7 +188,7 @@ class VotedRound(Round):
 
     def leave(self, successor: RoundKey | None = None) -> list[Effect]:
         """Stop the work of the round, and forget what was said."""
-        left = super().leave(successor)
+        left, self._tries_again = super().leave(successor), False
         return left if self.is_past else [*left, *self._forget(), CancelTimer(self._again_timer)]
 
     def left_by(self, peer: PeerId, why: str) -> list[Effect]:

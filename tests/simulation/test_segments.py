@@ -26,7 +26,30 @@ from flnet.simulation.search import play
 
 from .helpers import idle, mesh, play_round, seeds
 
-BROKE = (0, 1, 5, 7, 9, 16, 23, 24, 58, 78, 228, 2511, 2636, 2687, 3709, 3714, 4121, 4333, 5044, 5249)
+BROKE = (
+    0,
+    1,
+    5,
+    7,
+    9,
+    16,
+    23,
+    24,
+    58,
+    78,
+    228,
+    2511,
+    2636,
+    2687,
+    3709,
+    3714,
+    4121,
+    4333,
+    5044,
+    5249,
+    30125,
+    30343,
+)
 
 
 def in_segments(copies: int = 1, part: float = 1.0) -> Rules:
