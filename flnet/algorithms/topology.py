@@ -41,6 +41,15 @@ class Topology:
         )
 
     @property
+    def meaning(self) -> str:
+        """What people are told of it; empty for a mesh."""
+        if self.kind == "mesh":
+            return ""
+        if self.copies == 1:
+            return text("in segments, each averaged by one node")
+        return text("in segments, each averaged by {count} nodes, of which most must agree", self.copies)
+
+    @property
     def words(self) -> str:
         """The text that nodes compare with each other; empty for a mesh."""
         return "" if self.kind == "mesh" else f"segments:{self.copies}"

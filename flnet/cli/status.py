@@ -159,6 +159,8 @@ def merging_lines(jobs: list[View], nodes: int) -> list[str]:
         name, rule = printable(job.get("trainer_id")), job.get("merging_rule")
         if rule and rule != USUAL:
             lines.append(f"{name} aggregates by {printable(rule_text(str(rule)))}{_too_few(job, nodes)}")
+        if topology := job.get("topology"):
+            lines.append(f"{name} exchanges updates by {printable(topology)}")
         for row in job.get("counts_little") or []:
             why = f"left out: {row['reason']}" if row.get("reason") else f"weight {share(row.get('weight'))}"
             fair = (

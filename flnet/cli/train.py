@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import click
 
@@ -100,18 +100,22 @@ def command(
         results = _see_through(node, trainer, first, most, until is not None, as_json, warnings)
         job = node.job(trainer)
         warnings.of_job(job)
-        goal = job.get("goal") if until else None
-    if as_json:
-        print_json([result.fields() for result in results])
-    else:
-        for shown in (results_table(results), *metrics_tables(results, every)):
-            print_table(shown)
+    _show(results, as_json, every)
     if failed := failure(results) or no_average(results):
         raise RoundFailed(failed)
     if lonely := _alone_words(results, job):
         raise TrainedAlone(lonely)
     if until:
+        goal = job.get("goal")
         _tell_end(goal if isinstance(goal, dict) else {}, as_json)
+
+
+def _show(results: Sequence[RoundResult], as_json: bool, every: bool) -> None:
+    if as_json:
+        print_json([result.fields() for result in results])
+        return
+    for shown in (results_table(results), *metrics_tables(results, every)):
+        print_table(shown)
 
 
 def _most(rounds: int | None, until: str | None, max_rounds: int | None) -> int:

@@ -9,6 +9,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 import httpx
 import numpy as np
@@ -112,30 +113,8 @@ def fetch(url: str, sha256: str, target: Path, size: int, report: Report = lambd
         return False
     try:
         with replacing(target) as file:
-            total = hashlib.sha256()
-            done = 0
-            with httpx.stream("GET", url, follow_redirects=True, timeout=_TIMEOUT_S) as answer:
-                answer.raise_for_status()
-                for piece in answer.iter_raw(_PIECE_BYTES):
-                    done += len(piece)
-                    if done > size + _MARGIN_BYTES:
-                        raise DataMissing(
-                            text("{url} sends more than the {count} bytes expected", url, size), remedy
-                        )
-                    total.update(piece)
-                    file.write(piece)
-                    report(done, size)
-            if total.hexdigest() != sha256:
-                got = text("{count} bytes with sha256 {digest}...", done, total.hexdigest()[:16])
-                raise DataMissing(
-                    text(
-                        "{url} is not the published file: got {value}, expected {expected}...",
-                        url,
-                        got,
-                        sha256[:16],
-                    ),
-                    remedy,
-                )
+            if words := _write(url, sha256, file, size, report):
+                raise DataMissing(words, remedy)
         target.chmod(0o644)  # public data; a temporary file is its owner's alone
     except httpx.HTTPStatusError as exc:
         raise DataMissing(text("{url} was answered with {status}", url, exc.response.status_code), remedy) from exc
@@ -148,6 +127,24 @@ def fetch(url: str, sha256: str, target: Path, size: int, report: Report = lambd
             text("{path} could not be written: {reason}", target, exc), text("make room, or name another folder")
         ) from exc
     return True
+
+
+def _write(url: str, sha256: str, file: IO[bytes], size: int, report: Report) -> str:
+    """Write what a server sends to a file; return why that is not what was expected, empty if it is."""
+    total, done = hashlib.sha256(), 0
+    with httpx.stream("GET", url, follow_redirects=True, timeout=_TIMEOUT_S) as answer:
+        answer.raise_for_status()
+        for piece in answer.iter_raw(_PIECE_BYTES):
+            done += len(piece)
+            if done > size + _MARGIN_BYTES:
+                return text("{url} sends more than the {count} bytes expected", url, size)
+            total.update(piece)
+            file.write(piece)
+            report(done, size)
+    if total.hexdigest() == sha256:
+        return ""
+    got = text("{count} bytes with sha256 {digest}...", done, total.hexdigest()[:16])
+    return text("{url} is not the published file: got {value}, expected {expected}...", url, got, sha256[:16])
 
 
 def _digest(path: Path) -> str:

@@ -254,6 +254,7 @@ class Outbox:
         address = self._members.address_of(peer)
         if address is None:
             return failed(text("its address is not known any more"))
+        self._traffic.asked(owner, effect.key)
         landing = came = self._landing(owner, effect.form, available_codings(), self._members.accepts or ())
         try:
             async with self._fetches:
@@ -353,6 +354,7 @@ class Outbox:
         if address is None:
             failed(text("its address is not known any more"))
             return
+        self._traffic.asked(owner, key)
         limit = self._wire.landing_limit(owner) if isinstance(message, Accuracy | AskVersion) else CONTROL_BYTES
         try:
             async with self._places.of(peer, is_small=packet.params is None):

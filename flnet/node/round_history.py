@@ -123,16 +123,22 @@ class Stopwatch:
 
 
 class Traffic:
-    """Adds up the bodies with parameters that went out and came in, round by round, and of each job.
+    """Adds up the bodies with parameters that went out and came in, round by round and of each job, and counts messages.
 
     A body counts with the bytes that it has on the way, without headers, TLS and the answer to it: one that goes out
     when it is answered without a refusal, one that comes in when it is taken. Of vertical jobs, all messages count.
-    The sums of jobs are those since the node was started.
+    The sums of jobs are those since the node was started. Messages are the requests that this node made of others for a
+    round, downloads among them.
     """
 
     def __init__(self) -> None:
         self._rounds = PerRound[dict[str, int]](lambda: dict(NOTHING))
+        self._messages = PerRound[list[int]](lambda: [0])
         self._jobs: dict[TrainerId, dict[str, int]] = {}
+
+    def asked(self, trainer: TrainerId, key: RoundKey) -> None:
+        """A request of this round is made of another node."""
+        self._messages.of(trainer, key)[0] += 1
 
     def sent(self, trainer: TrainerId, key: RoundKey, nbytes: int) -> None:
         """A body of this round went out."""
@@ -142,8 +148,9 @@ class Traffic:
         """A body of this round came in, or the part of it that did."""
         self._count(trainer, key, "received", nbytes)
 
-    def recall(self, trainer: TrainerId, key: RoundKey, moved: Mapping[str, int]) -> None:
+    def recall(self, trainer: TrainerId, key: RoundKey, moved: Mapping[str, int], messages: int) -> None:
         """An earlier run of the node has counted this in a round."""
+        self._messages.of(trainer, key)[0] += messages
         counted = self._rounds.of(trainer, key)
         for way in NOTHING:
             counted[way] += moved[way]
@@ -151,6 +158,10 @@ class Traffic:
     def view(self, trainer: TrainerId, key: RoundKey) -> Mapping[str, int]:
         """{sent, received}, in bytes."""
         return dict(self._rounds.find(trainer, key) or NOTHING)
+
+    def messages(self, trainer: TrainerId, key: RoundKey) -> int:
+        """How many requests this node made of others in a round."""
+        return sum(self._messages.find(trainer, key) or ())
 
     def of_job(self, trainer: TrainerId) -> Mapping[str, int]:
         """{sent, received} of a job since the node was started, in bytes."""
@@ -233,7 +244,7 @@ class RoundHistory:
     def _recall(self, trainer: TrainerId, record: View) -> None:
         with contextlib.suppress(AttributeError, KeyError, TypeError):  # the job says so when records are damaged
             key, moved = _key(record), {**NOTHING, **record.get("bytes", {})}
-            self.traffic.recall(trainer, key, moved)
+            self.traffic.recall(trainer, key, moved, record.get("messages") or 0)
 
     def _measured(self, item: Owned) -> Owned:
         if item.owner is None or not isinstance(item.effect, Save) or not item.effect.records:
@@ -245,11 +256,13 @@ class RoundHistory:
         key = _key(record)
         seconds = {**record["seconds"], **self._stopwatch.seconds(trainer, key)}
         in_order = {part: seconds[part] for part in ROUND_PARTS if part in seconds}
-        return {**record, "seconds": in_order, "bytes": self.traffic.view(trainer, key)}
+        moved, messages = self.traffic.view(trainer, key), self.traffic.messages(trainer, key)
+        return {**record, "seconds": in_order, "bytes": moved, "messages": messages}
 
 
 def _saved(record: View) -> View:
-    return {**record, "bytes": record.get("bytes", NOTHING)}  # older versions saved none
+    # Older versions saved none.
+    return {**record, "bytes": record.get("bytes", NOTHING), "messages": record.get("messages")}
 
 
 def _in_order(by_key: Mapping[RoundKey, View]) -> list[View]:

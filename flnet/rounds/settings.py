@@ -270,6 +270,7 @@ class JobSettings:
             "hyper": self.hyper,
             "round_hyper": self.of_round,
             "merging_rule": self.rule,
+            "topology": self.rules.topology.words,
             "agreement": {**declared.agreement, **self.stated} if declared else None,
             "data": dict(declared.data) if declared else {},
             "inputs": offers.get("inputs"),

@@ -303,6 +303,9 @@ class JobView(View):
     )
     rolled_back: bool = Field(default=False, description="whether a person restored the current model")
     merging_rule: RuleView = ""
+    topology: str = Field(
+        default="", description="how updates travel, in the notation of FLNET_TOPOLOGY; empty in a full mesh"
+    )
     rule_needs: int = Field(
         default=1,
         description="updates that the aggregation rule needs; of fewer the coordinate-wise median is taken",

@@ -159,6 +159,8 @@ def test_status_names_whose_updates_count_little_and_why(ask: Run, fake_node: Fa
     fake_node.views = [job(merging_rule="krum:9", rule_needs=21)]
     needs = "which needs 21 updates; nodes in the mesh: 1; the coordinate-wise median is taken"
     assert f"MNIST aggregates by krum:9, {needs}\n" in ask("status").output
+    fake_node.views = [job(topology="segments:3")]
+    assert "MNIST exchanges updates by segments:3\n" in ask("status").output
     fake_node.views = [job(merging_rule="krum:0", rule_needs=1)]
     assert "MNIST aggregates by krum:0\n" in ask("status").output
     fake_node.views = [job(merging_rule=Rules().merging)]

@@ -109,7 +109,7 @@ async def test_the_newest_come_from_memory_and_all_of_them_from_the_store(mesh: 
 async def test_seconds_and_bytes_are_saved_and_known_after_a_restart(mesh: Mesh, store: Spied) -> None:
     node = await rounds(mesh, 1)
     (record,) = node.history(MNIST_3_7)
-    assert record["bytes"]["sent"] > 0
+    assert record["bytes"]["sent"] > 0 and record["messages"] > 0
     assert record["seconds"].keys() >= {"train", "wait", "average", "measure", "exchange"}
     await node.stop()
     await mesh.add("b", Linear(2.0), ("a",), store=store)
@@ -267,6 +267,11 @@ def test_what_goes_out_and_comes_in_is_added_up_by_job_and_round() -> None:
     assert traffic.view(T, key(1)) == {"sent": 0, "received": 32}
     assert traffic.view(U, key(0)) == {"sent": 0, "received": 5}
     assert traffic.view(U, key(9)) == {"sent": 0, "received": 0}
+    for _ in range(3):
+        traffic.asked(T, key(0))
+    traffic.recall(T, key(0), {"sent": 1, "received": 2}, 4)
+    assert [traffic.messages(*of) for of in ((T, key(0)), (T, key(1)), (U, key(0)))] == [7, 0, 0]
+    assert traffic.view(T, key(0)) == {"sent": 31, "received": 2}
 
 
 PATH = f"/jobs/AB/history?last={PEER_ROUNDS}"

@@ -45,6 +45,7 @@ def test_a_round_costs_each_node_two_models_and_makes_the_average_of_a_mesh(larg
         assert record["digest"] == average(range(1, NODES + 1)).digest
         for way in ("sent", "received"):
             assert record["bytes"][way] <= 2.1 * MODEL
+        assert record["messages"] <= 6 * (NODES - 1 + 4)
 
 
 @pytest.mark.slow

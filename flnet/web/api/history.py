@@ -62,7 +62,7 @@ SECONDS = ("fetch", "train", "wait", "average", "measure", "exchange")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would take for one
 _COLUMNS = (
     *("round", "initiator", "why", "outcome", "error", "participants", "contributors", "missing", "examples"),
-    *(BEFORE, AFTER, "exchanged_with", "digest", "bytes_sent", "bytes_received", "seconds"),
+    *(BEFORE, AFTER, "exchanged_with", "digest", "bytes_sent", "bytes_received", "messages", "seconds"),
     *(f"seconds_{part}" for part in SECONDS),
     *("decision", "decided", "mean_accuracy", "mean_loss", "seconds_align", "loss", "auc"),
 )
@@ -140,6 +140,10 @@ class RoundView(View):
     used_hyper: HyperParams | None
     seconds: Figures = Field(description="duration of each part of the round, in seconds")
     bytes: BytesView
+    messages: int | None = Field(
+        default=None,
+        description="requests that this node made of others for the round; null where an older version saved none",
+    )
     chosen: list[str] | None = Field(default=None, description="nodes that were chosen to train; null for all")
     metrics: MetricsView
     contributions: list[dict[str, str | int | None]] = Field(

@@ -189,6 +189,7 @@ def _metrics_of(
 def _round_metrics(newest: Mapping[str, interface.View]) -> Iterator[_Metric]:
     seconds = _Metric("round_seconds", "What the parts of the last round took", ("trainer", "part"))
     moved = _Metric("round_bytes", "Parameters that the last round moved", ("trainer", "direction"))
+    messages = _Metric("round_messages", "Requests that this node made of others in the last round", ("trainer",))
     merged = _Metric("round_contributors", "Nodes whose updates the last round averaged", ("trainer",))
     missing = _Metric("round_missing", "Nodes that the last round averaged without", ("trainer",))
     for trainer, record in newest.items():
@@ -196,6 +197,7 @@ def _round_metrics(newest: Mapping[str, interface.View]) -> Iterator[_Metric]:
             seconds.add(took, trainer, part)
         for direction, nbytes in record.get("bytes", {}).items():
             moved.add(nbytes, trainer, direction)
+        messages.add(record.get("messages"), trainer)
         merged.add(len(record.get("contributors", ())), trainer)
         missing.add(len(record.get("missing", ())), trainer)
-    yield from (seconds, moved, merged, missing)
+    yield from (seconds, moved, messages, merged, missing)

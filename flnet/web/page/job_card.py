@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from flnet.aggregation.naming import rule_words, sum_cautions
+from flnet.algorithms.topology import Topology
 from flnet.errors import InvalidMessage
 from flnet.node.interface import PeerInfo, Points, View
 from flnet.rounds.steps import Phase
@@ -109,6 +110,7 @@ class Card:
         further: charts of what the rounds took and moved, with their names.
         weights: how much each update counted; None where that is not known.
         rule: the aggregation rule in words.
+        topology: how updates travel, in words; empty in a full mesh.
         cautions: what to know of its secure sums; empty where updates are not masked.
         rules: a sentence for each peer that merges by another rule.
         alone: peers that took no part in the last round, or do not have its average, and why, where this node was alone.
@@ -135,6 +137,7 @@ class Card:
     rows: tuple[RoundRow, ...]
     weights: WeightsView | None
     rule: str
+    topology: str
     cautions: tuple[str, ...]
     rules: tuple[str, ...]
     alone: tuple[tuple[str, str], ...]
@@ -200,6 +203,7 @@ def card_of(
         rows=tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
         weights=weights_view(node, job.label, history, job.counts_little, t),
         rule=rule_words(job.merging_rule, t),
+        topology=Topology.read(job.topology).meaning if job.topology else "",
         cautions=tuple(sum_cautions(mode, job.secure.members, job.secure.threshold)) if job.secure else (),
         rules=tuple(other_rules(job, others, t)),
         alone=alone_in(last, job.differs),
@@ -432,4 +436,6 @@ def _moved(record: Mapping[str, Any], t: Translate) -> str:
     if not any(moved.values()):
         return ""
     sent, received = (size_words(moved.get(name, 0)) for name in ("sent", "received"))
-    return t("{sent} sent, {received} received", sent=sent, received=received)
+    if not (messages := record.get("messages")):
+        return t("{sent} sent, {received} received", sent=sent, received=received)
+    return t("{sent} sent, {received} received, {count} messages", sent=sent, received=received, count=messages)

@@ -67,11 +67,12 @@ def test_a_job_is_in_one_of_all_phases_and_peers_are_counted_by_state_without_th
 def test_the_last_round_is_told_by_seconds_bytes_and_who_was_in_it() -> None:
     record = {
         **{"seconds": {"train": 1.5, "wait": 0.25}, "bytes": {"sent": 100, "received": 300}},
-        **{"contributors": ["a", "b", "c"], "missing": ["d"]},
+        **{"contributors": ["a", "b", "c"], "missing": ["d"], "messages": 27},
     }
     lines = read(metrics_text(info(), READY, {"MNIST": record}))
     assert lines["flnet_round_seconds"][("part", "train"), ("trainer", "MNIST")] == 1.5
     assert lines["flnet_round_bytes"][("direction", "received"), ("trainer", "MNIST")] == 300
+    assert lines["flnet_round_messages"][(("trainer", "MNIST"),)] == 27
     assert lines["flnet_round_contributors"][(("trainer", "MNIST"),)] == 3
     assert lines["flnet_round_missing"][(("trainer", "MNIST"),)] == 1
     assert lines["process_resident_memory_bytes"][()] > 2**20

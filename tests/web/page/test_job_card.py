@@ -115,7 +115,16 @@ def test_a_card_shows_the_rounds_newest_first_and_what_the_last_one_took() -> No
 
 def test_a_card_tells_what_the_last_round_moved() -> None:
     assert card(record(0, bytes={"sent": 1_200_000, "received": 431_000})).moved == "1.2 MB sent, 431 kB received"
+    moved = record(0, bytes={"sent": 1_200_000, "received": 431_000}, messages=27)
+    assert card(moved).moved == "1.2 MB sent, 431 kB received, 27 messages"
     assert card(record(0, bytes={"sent": 0, "received": 0})).moved == ""
+
+
+def test_a_card_tells_how_updates_travel_where_that_is_no_full_mesh() -> None:
+    assert card().topology == ""
+    assert card(topology="segments:1").topology == "in segments, each averaged by one node"
+    words = "in segments, each averaged by 3 nodes, of which most must agree"
+    assert card(topology="segments:3").topology == words
 
 
 def test_a_card_before_the_first_round_has_no_chart() -> None:
