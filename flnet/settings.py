@@ -667,7 +667,6 @@ class Settings(PlaceSettings):
             "FLNET_CLIP_NORM shortens whole updates": self.clip_norm > 0,
             "FLNET_MAX_UPDATE_NORM compares whole updates": "max_update_norm" in self.model_fields_set
             and self.max_update_norm > 0,
-            f"FLNET_WIRE={self.wire} rounds whole updates": self.wire in ("float16", "int8"),
         }
         found = [why for why, holds in conflicts.items() if holds]
         if found:

@@ -467,8 +467,6 @@ def test_settings_that_look_at_single_updates_conflict_with_secure_sums(variable
         ("FLNET_LEAVE_ONE_OUT", "true"),
         ("FLNET_CLIP_NORM", "1.5"),
         ("FLNET_MAX_UPDATE_NORM", "10"),
-        ("FLNET_WIRE", "int8"),
-        ("FLNET_WIRE", "float16"),
     ],
 )
 def test_what_needs_whole_updates_conflicts_with_segments(variable: str, value: str) -> None:
@@ -481,6 +479,11 @@ def test_what_needs_whole_updates_conflicts_with_segments(variable: str, value: 
 def test_rules_that_work_number_by_number_go_with_segments(rule: str) -> None:
     settings = load_settings({}, {"FLNET_TOPOLOGY": "segments:3", "FLNET_AGGREGATION": rule})
     assert (settings.topology, settings.aggregation) == ("segments:3", rule)
+
+
+@pytest.mark.parametrize("wire", ["float16", "int8"])
+def test_rounded_updates_go_with_segments(wire: str) -> None:
+    assert load_settings({}, {"FLNET_TOPOLOGY": "segments", "FLNET_WIRE": wire}).wire == wire
 
 
 def test_an_unknown_topology_is_refused_with_what_there_is() -> None:

@@ -4,6 +4,9 @@ All arrays, in the order of their names, are one row of numbers; a segment is a 
 too: of each array that it meets, the numbers that lie in it, in a single dimension. So a rule that works number by number
 makes of the segments of all updates the segment of what it makes of the updates, to the last bit.
 
+Large arrays are cut between blocks of 256 numbers only. So a segment of an update that was rounded to float16 or int8 can
+be packed without loss, as the whole update can: each block is packed by itself (`flnet.params.quantization`).
+
 Delgado Bejarano, MLFedAvg (2024), section 3.1.4, after BACombo (Jiang and Hu 2020): segments of nearly equal size.
 """
 
@@ -18,7 +21,13 @@ import numpy as np
 
 from flnet.errors import ParamsRefused
 from flnet.params.params import Array, Params, Schema
+from flnet.params.quantization import BLOCK, MIN_NUMBERS
 from flnet.text import text
+
+
+def step_of(size: int) -> int:
+    """Numbers of an array of so many numbers that no cut parts."""
+    return BLOCK if size >= MIN_NUMBERS else 1
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class Segments:
     """How the parameters of one schema are cut.
 
     Attributes:
-        count: how many segments there are; at most as many as numbers.
+        count: how many segments there are; at most as many as places to cut at.
     """
 
     def __init__(self, schema: Schema, count: int) -> None:
@@ -47,17 +56,18 @@ class Segments:
         if count < 1:
             raise ValueError(text("{count} segments; expected at least 1", count))
         self._schema = schema
-        self.count = min(count, max(1, schema.numbers))
+        self._sizes = {name: math.prod(spec.shape) for name, spec in sorted(schema.specs.items())}
+        places = sum(-(-size // step_of(size)) for size in self._sizes.values())
+        self.count = min(count, max(1, places))
 
     @cached_property
     def stretches(self) -> Sequence[Sequence[Stretch]]:
-        """By segment: what it holds. The sizes of two segments differ by one number at most."""
-        total = self._schema.numbers
-        ends = [total * (place + 1) // self.count for place in range(self.count)]
-        cut: list[list[Stretch]] = [[] for _ in ends]
+        """By segment: what it holds. Segments are equally large, but for the blocks that are not cut."""
+        ends = self._ends()
+        cut: list[list[Stretch]] = [[] for _ in range(self.count)]
         at = place = 0
-        for name, spec in sorted(self._schema.specs.items()):
-            size, start = math.prod(spec.shape), 0
+        for name, size in self._sizes.items():
+            start = 0
             while start < size:
                 stop = min(size, start + ends[place] - at)
                 cut[place].append(Stretch(name, start, stop))
@@ -78,6 +88,20 @@ class Segments:
             )
             for stretches in self.stretches
         ]
+
+    def _ends(self) -> list[int]:
+        """Where segments end in the row of all numbers: at the first place after each equal part, no two at the same."""
+        at, arrays = 0, [np.empty(0, np.int64)]
+        for size in self._sizes.values():
+            step = step_of(size)
+            arrays.append(at + np.minimum(np.arange(step, size + step, step), size))
+            at += size
+        places, last, ends = np.concatenate(arrays), -1, list[int]()
+        parts = [at * (place + 1) // self.count for place in range(self.count)] if at else []
+        for place, index in enumerate(np.searchsorted(places, parts)):
+            last = max(last + 1, min(int(index), places.size - self.count + place))
+            ends.append(int(places[last]))
+        return ends
 
     def cut(self, params: Mapping[str, Array]) -> list[Params]:
         """The segments of these parameters, as views of them.

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from flnet.params.arithmetic import weighted_mean
 from flnet.params.params import Params
+from flnet.params.quantization import Encoding, lowered
 from tests.processes.harness import harness, until
 from tests.processes.test_wires import LARGE, Wires
 
@@ -16,13 +19,19 @@ NODES = 4
 MODEL = 4 * LARGE  # bytes
 
 
-@pytest.fixture
-def large(tmp_path: Path) -> Iterator[Wires]:
+@contextmanager
+def meshed(tmp_path: Path, **settings: str) -> Iterator[Wires]:
     with harness(tmp_path) as made:
         wires = Wires(made, LARGE)
         for place in range(NODES):
-            wires.start(TOPOLOGY="segments", DATA_SHARD=f"{place + 1}/{NODES}")
+            wires.start(TOPOLOGY="segments", DATA_SHARD=f"{place + 1}/{NODES}", **settings)
         made.ready()
+        yield wires
+
+
+@pytest.fixture
+def large(tmp_path: Path) -> Iterator[Wires]:
+    with meshed(tmp_path) as wires:
         yield wires
 
 
@@ -57,3 +66,28 @@ def test_who_dies_before_its_update_is_there_is_not_waited_for(large: Wires) -> 
     until(lambda: all(node.get("/jobs/MANY")["phase"] == "IDLE" for node in others), "the end of the round")
     for record in large.ended(0, *others):
         assert record["digest"] == average(range(1, NODES)).digest
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("wire", "encoding", "part"), [("float16", "float16", 0.5), ("int8", "int8-blocks", 0.26)]
+)
+def test_rounded_updates_travel_in_fewer_bytes_and_make_the_average_of_a_mesh(
+    tmp_path: Path, wire: str, encoding: Encoding, part: float
+) -> None:
+    base = Params({"w": np.zeros(LARGE, "float32"), "b": np.zeros(3, "float32")})
+    errors: dict[int, Params | None] = dict.fromkeys(range(1, NODES + 1))
+    with meshed(tmp_path, WIRE=wire) as wires:
+        for number in range(2):
+            wires.trigger()
+            sent = []
+            for shard in errors:
+                step = np.linspace(-1, shard, LARGE, dtype="float32")
+                trained = Params({"w": base["w"] + step, "b": base["b"] + np.float32(shard)})
+                rounded, errors[shard] = lowered(trained, errors[shard], encoding)
+                sent.append((rounded, 10.0 * shard))
+            base = weighted_mean(sent, {})
+            for record in wires.ended(number, *wires.harness.nodes):
+                assert record["digest"] == base.digest
+                for way in ("sent", "received"):
+                    assert record["bytes"][way] <= 1.03 * (1 + part) * MODEL
