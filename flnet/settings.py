@@ -93,11 +93,11 @@ def check_topology(text: str) -> str:
     return text
 
 
-def _is_by_number(rule: str) -> bool:
+def _is_allowed(topology: str, rule: str) -> bool:
     from flnet.algorithms.registry import parse_rule  # noqa: PLC0415 - likewise
+    from flnet.algorithms.topology import Topology  # noqa: PLC0415 - likewise
 
-    parsed = parse_rule(rule)
-    return parsed.by_number and parsed.secure is None
+    return Topology.read(topology).allows(parse_rule(rule))
 
 
 def check_aggregation(text: str) -> str:
@@ -385,7 +385,8 @@ class Settings(PlaceSettings):
         default="mesh",
         description="How updates travel. mesh: each node sends its update to all others. segments, or segments:3: each "
         "node averages a segment of all updates (each segment by 3 nodes), so that traffic does not grow with the "
-        "number of nodes (docs/topology.md). Must be the same on all nodes.",
+        "number of nodes. random:2: each node averages its update with those of 2 others, drawn in each round, and nodes "
+        "hold different models; ring: likewise with the same 2 others (docs/topology.md). Must be the same on all nodes.",
     )
     local_training: Annotated[str, AfterValidator(check_local_training)] = Field(
         default="plain",
@@ -657,11 +658,13 @@ class Settings(PlaceSettings):
 
     @model_validator(mode="after")
     def _rules_of_segments(self) -> Self:
-        if self.topology == "mesh":
+        if not self.topology.startswith("segments"):
             return self
         conflicts = {
             "FLNET_ROUNDS=asynchronous merges whole versions of peers": self.rounds == "asynchronous",
-            f"FLNET_AGGREGATION={self.aggregation} needs whole updates": not _is_by_number(self.aggregation),
+            f"FLNET_AGGREGATION={self.aggregation} needs whole updates": not _is_allowed(
+                self.topology, self.aggregation
+            ),
             "FLNET_MAX_STALENESS lets updates count in a later round": self.max_staleness > 0,
             "FLNET_LEAVE_ONE_OUT averages without each peer in turn": self.leave_one_out,
             "FLNET_CLIP_NORM shortens whole updates": self.clip_norm > 0,
@@ -673,6 +676,28 @@ class Settings(PlaceSettings):
             raise ValueError(
                 f"with FLNET_TOPOLOGY={self.topology} no node has a whole update of another, but {' and '.join(found)}: "
                 "leave one of the two away"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _rules_of_neighbours(self) -> Self:
+        if self.topology == "mesh" or self.topology.startswith("segments"):
+            return self
+        conflicts = {
+            "FLNET_ROUNDS=asynchronous has no rounds to draw neighbours in": self.rounds == "asynchronous",
+            f"FLNET_AGGREGATION={self.aggregation} has no weights for pairs of nodes (agg0, agg1 and agg2 have)": (
+                not _is_allowed(self.topology, self.aggregation)
+            ),
+            "FLNET_PARTICIPATION lets nodes average updates without their own": self.participation < 1,
+            "FLNET_MAX_STALENESS lets updates count in a later round": self.max_staleness > 0,
+            "FLNET_LEAVE_ONE_OUT needs the updates of all nodes": self.leave_one_out,
+            "FLNET_CLIP_NORM shortens updates towards a model that all nodes have": self.clip_norm > 0,
+        }
+        found = [why for why, holds in conflicts.items() if holds]
+        if found:
+            raise ValueError(
+                f"with FLNET_TOPOLOGY={self.topology} each node averages with its neighbours alone, but "
+                f"{' and '.join(found)}: leave one of the two away"
             )
         return self
 

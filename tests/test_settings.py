@@ -486,6 +486,42 @@ def test_rounded_updates_go_with_segments(wire: str) -> None:
     assert load_settings({}, {"FLNET_TOPOLOGY": "segments", "FLNET_WIRE": wire}).wire == wire
 
 
+@pytest.mark.parametrize("topology", ["random:2", "ring"])
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("FLNET_ROUNDS", "asynchronous"),
+        ("FLNET_AGGREGATION", "median"),
+        ("FLNET_AGGREGATION", "cosine,agg1"),
+        ("FLNET_AGGREGATION", "scaffold"),
+        ("FLNET_AGGREGATION", "secure"),
+        ("FLNET_PARTICIPATION", "0.5"),
+        ("FLNET_MAX_STALENESS", "2"),
+        ("FLNET_LEAVE_ONE_OUT", "true"),
+        ("FLNET_CLIP_NORM", "1.5"),
+    ],
+)
+def test_what_needs_an_average_of_all_conflicts_with_neighbours(topology: str, variable: str, value: str) -> None:
+    with pytest.raises(SettingsError, match=f"each node averages with its neighbours alone, but {variable}"):
+        load_settings({}, {"FLNET_TOPOLOGY": topology, variable: value})
+    load_settings({}, {"FLNET_TOPOLOGY": "mesh", variable: value})
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("FLNET_AGGREGATION", "agg0"),
+        ("FLNET_AGGREGATION", "agg2"),
+        ("FLNET_WIRE", "int8"),
+        ("FLNET_MAX_UPDATE_NORM", "10"),
+        ("FLNET_PRIVACY", "node:3:1e-5"),
+    ],
+)
+def test_what_each_node_does_with_its_own_update_goes_with_neighbours(variable: str, value: str) -> None:
+    settings = load_settings({}, {"FLNET_TOPOLOGY": "random:3", variable: value})
+    assert settings.topology == "random:3"
+
+
 def test_an_unknown_topology_is_refused_with_what_there_is() -> None:
     with pytest.raises(SettingsError, match="FLNET_TOPOLOGY=star: expected mesh, segments or segments:3"):
         load_settings({}, {"FLNET_TOPOLOGY": "star"})

@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from flnet.aggregation.base import AggregationRule
 from flnet.text import text
 
 MOST_COPIES = 9
+MOST_NEIGHBOURS = 64
+MIXED = ("agg0", "agg1", "agg2")  # aggregation rules with a weight for each pair of nodes
 
 
 @dataclass(frozen=True)
@@ -16,40 +19,78 @@ class Topology:
 
     Attributes:
         kind: "mesh": each node sends its update to all others. "segments": to each node the segment that it averages.
+            "random" and "ring": to its neighbours alone (`flnet.algorithms.gossip`), drawn in each round or always the
+            same.
         copies: how many nodes average each segment.
+        neighbours: how many each node has, where it does not send to all.
     """
 
-    kind: Literal["mesh", "segments"] = "mesh"
+    kind: Literal["mesh", "segments", "random", "ring"] = "mesh"
     copies: int = 1
+    neighbours: int = 2
 
     @classmethod
     def read(cls, words: str) -> Topology:
-        """Read "mesh", "segments" or "segments:3".
+        """Read "mesh", "segments", "segments:3", "random:2" or "ring".
 
         Raises:
             ValueError: it is none of these.
         """
-        kind, colon, copies = words.partition(":")
-        if kind == "mesh" and not colon:
-            return cls()
-        if kind == "segments" and not colon:
-            return cls("segments")
-        if kind == "segments" and copies.isascii() and copies.isdigit() and 1 <= int(copies) <= MOST_COPIES:
-            return cls("segments", int(copies))
+        kind, colon, number = words.partition(":")
+        count = int(number) if number.isascii() and number.isdigit() else 0
+        match kind:
+            case "mesh" if not colon:
+                return cls()
+            case "segments" if not colon:
+                return cls("segments")
+            case "segments" if 1 <= count <= MOST_COPIES:
+                return cls("segments", count)
+            case "random" if 1 <= count <= MOST_NEIGHBOURS:
+                return cls("random", neighbours=count)
+            case "ring" if not colon:
+                return cls("ring")
         raise ValueError(
-            text("expected mesh, segments or segments:3, with 1 to {most} nodes for each segment", MOST_COPIES)
+            text(
+                "expected mesh, segments or segments:3, with 1 to {most} nodes for each segment, random:2, with 1 to "
+                "{neighbours} neighbours, or ring",
+                MOST_COPIES,
+                MOST_NEIGHBOURS,
+            )
         )
 
     @property
     def meaning(self) -> str:
         """What people are told of it; empty for a mesh."""
-        if self.kind == "mesh":
-            return ""
+        match self.kind:
+            case "mesh":
+                return ""
+            case "random":
+                return text("to {count} other nodes, drawn in each round", self.neighbours)
+            case "ring":
+                return text("to the same {count} other nodes in each round", self.neighbours)
         if self.copies == 1:
             return text("in segments, each averaged by one node")
         return text("in segments, each averaged by {count} nodes, of which most must agree", self.copies)
 
     @property
+    def is_sparse(self) -> bool:
+        """Whether each node averages with its neighbours alone, so that nodes hold different models."""
+        return self.kind in ("random", "ring")
+
+    @property
     def words(self) -> str:
         """The text that nodes compare with each other; empty for a mesh."""
-        return "" if self.kind == "mesh" else f"segments:{self.copies}"
+        match self.kind:
+            case "segments":
+                return f"segments:{self.copies}"
+            case "random":
+                return f"random:{self.neighbours}"
+        return "" if self.kind == "mesh" else self.kind
+
+    def allows(self, rule: AggregationRule) -> bool:
+        """Whether updates that travel so can be aggregated by this rule."""
+        if self.kind == "mesh":
+            return True
+        if rule.secure is not None:
+            return False
+        return rule.name in MIXED if self.is_sparse else rule.by_number

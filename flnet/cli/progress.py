@@ -71,6 +71,8 @@ class RoundResult:
         alone: by node that was alone in the round, the peers that were expected, each with the reason.
         updates: how many the first node averaged; None where it averaged none itself, or does not tell.
         left_out: nodes whose updates are not in that average, each with the reason; None where it does not tell.
+        spread: where nodes average with neighbours alone, how far their updates were apart before that, as a part of
+            their norm: the mean over the nodes; None where all make one average.
     """
 
     number: int
@@ -84,6 +86,7 @@ class RoundResult:
     alone: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     updates: int | None = None
     left_out: Mapping[str, str] | None = None
+    spread: float | None = None
 
     @property
     def same_model(self) -> bool:
@@ -112,6 +115,8 @@ class RoundResult:
         if self.same_model:
             digest = short(next(iter(self.digests.values())))
             return digest if len(self.digests) == 1 else f"{digest} on all {len(self.digests)} nodes"
+        if self.spread is not None:
+            return f"one of each node, updates {self.spread:.2%} apart"
         return "DIFFERENT: " + _by_node({node: short(digest) for node, digest in self.digests.items()})
 
     def update_words(self) -> str:
@@ -183,7 +188,13 @@ def round_result(number: int, records: Mapping[str, View | None]) -> RoundResult
         {node: record["alone"] for node, record in held.items() if isinstance(record.get("alone"), dict)},
         len(averaged) if isinstance(averaged, list) else None,
         left_out if isinstance(left_out, dict) else None,
+        _mean(record.get("spread") for record in held.values()),
     )
+
+
+def _mean(values: Iterable[object]) -> float | None:
+    known = [value for value in values if isinstance(value, float)]
+    return fmean(known) if known else None
 
 
 def _by_node(words: Mapping[str, str]) -> str:
@@ -242,12 +253,21 @@ def summary(results: Sequence[RoundResult], every: bool = False) -> str:
     """The result in a sentence or two."""
     averaged = [result for result in results if not result.is_empty] or results
     first, last = averaged[0], averaged[-1]
-    differing = [str(result.number) for result in results if not (result.same_model or result.is_empty)]
+    differing = [
+        str(result.number)
+        for result in results
+        if not (result.same_model or result.is_empty or (result.spread is not None and not result.missing))
+    ]
     same = (
         "after every round all nodes held the same model, bit by bit"
         if not differing
         else f"the nodes' models differed after round {', '.join(differing)}"
     )
+    if last.spread is not None and not differing:
+        same = (
+            "each node holds a model of its own; before the last averaging, updates of neighbours differed by "
+            f"{last.spread:.2%} on average"
+        )
     if empty := no_average(results):
         same = f"{empty}; {same}" if differing else empty
     seconds = sum(result.seconds or 0.0 for result in results)

@@ -61,6 +61,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
     for line in (
         *vertical_lines(jobs),
         *version_lines(jobs),
+        *spread_lines(jobs),
         *plan_lines(jobs),
         *privacy_lines(jobs),
         *sum_lines(jobs, str(info.get("mode"))),
@@ -201,6 +202,17 @@ def version_lines(jobs: list[View]) -> list[str]:
         for row in versions.get("peers") or []:
             lines.append(f"{name} {_version_words(row)}")
     return lines
+
+
+def spread_lines(jobs: list[View]) -> list[str]:
+    """A line per job whose nodes average with neighbours alone, and so hold different models."""
+    return [
+        f"{printable(job.get('trainer_id'))}: each node holds a model of its own; in round "
+        f"{printable(job.get('figures_round'))} updates of neighbours differed from this node's by {job['spread']:.2%} "
+        "on average, before averaging"
+        for job in jobs
+        if isinstance(job.get("spread"), float)
+    ]
 
 
 def _version_words(row: View) -> str:

@@ -16,6 +16,7 @@ from flnet.aggregation.base import AggregationRule, Merged, RoundStart, Running,
 from flnet.aggregation.screening import USUAL, Bounds, Merge, Screening, remerge
 from flnet.aggregation.segments import merged_segment
 from flnet.algorithms.differential_privacy import RandomWords, released
+from flnet.algorithms.gossip import mixed
 from flnet.algorithms.noised_sum import SumNoise
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import ImpossibleSumError
@@ -218,6 +219,8 @@ class ComputeTasks:
                 return await self._open_sum(trainer, effect)
             if effect.segment is not None:
                 return await self._average_segment(trainer, effect, effect.segment)
+            if effect.links is not None:
+                return await asyncio.to_thread(self._mixed, trainer, effect, effect.links)
             if self.keep is not None:
                 start, remembered = self._start(trainer, effect.key), self._job_of(trainer).held.remembered
                 self.keep(trainer, effect, remerge(self._bounds, self._rule(trainer), start, remembered))
@@ -248,6 +251,23 @@ class ComputeTasks:
         except _ARITHMETIC as exc:
             return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}", segment=place)
         return Averaged(effect.key, merged, time.monotonic() - started, segment=place)
+
+    def _mixed(self, trainer: TrainerId, effect: Average, links: Mapping[PeerId, float]) -> Event:
+        started, screening = time.monotonic(), self._screening(trainer)
+        rule, start = self._rule(trainer).name, self._start(trainer, effect.key)
+        try:
+            is_new = self._job_of(trainer).held.current.is_initial
+            made = mixed(rule, start, _counting(screening, effect), links, is_new)
+            params = start.schema.conform(made.params)
+            assert params.digest
+        except _ARITHMETIC as exc:
+            return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}")
+        seconds, refused, weighed = (
+            time.monotonic() - started,
+            screening.refused(),
+            screening.weighed(made.weighed),
+        )
+        return Averaged(effect.key, params, seconds, refused, True, weighed, None, made.note, spread=made.spread)
 
     @cached_property
     def _secure_sums(self) -> SecureSums:

@@ -286,7 +286,7 @@ def rules_of(settings: Settings) -> Rules:
         SettingsError: the library for FLNET_PRIVACY is not installed.
     """
     topology = Topology.read(settings.topology)
-    is_named = topology.kind == "segments"
+    is_named = topology.kind != "mesh"
     participation = Participation(settings.participation, settings.min_participants, names_all=is_named)
     mu = method_of(settings).mu
     training: dict[str, str] = {TRAINING: f"proximal:{mu:g}"} if mu else {}

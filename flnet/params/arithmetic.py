@@ -426,6 +426,15 @@ def distance(
     return math.sqrt(total.value)
 
 
+def norm(params: Mapping[str, Array], schema: Schema) -> float:
+    """The L2 norm of all weights; infinite if it is too large to be computed."""
+    total = Total(longest(schema))
+    with np.errstate(over="ignore"):
+        for (block,) in blocks(schema, (params,)):
+            total.add(np.square(block, dtype=np.float64))
+    return math.sqrt(total.value)
+
+
 def clipped(
     base: Mapping[str, Array], params: Params, schema: Schema, most: float, moved: float | None = None
 ) -> Params:

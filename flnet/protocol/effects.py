@@ -119,6 +119,7 @@ class Average:
             else.
         opened: what opens their sum, where updates are masked; None where they are not.
         segment: where only a segment of each update is averaged: its number, and how many there are.
+        links: where a node averages with its neighbours alone: the largest weight of each of them.
     """
 
     key: RoundKey
@@ -127,6 +128,7 @@ class Average:
     is_apart: bool = False
     opened: OpenedSum | None = None
     segment: tuple[int, int] | None = None
+    links: Mapping[PeerId, float] | None = None
 
 
 @dataclass(frozen=True)

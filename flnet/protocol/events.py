@@ -530,6 +530,8 @@ class Averaged(Event):
         remembered: new memory of the aggregation rule; None for a rule without memory.
         note: what people should know of the average, where the rule could not do what its name says; else empty.
         segment: number of the segment that `params` are; None for a whole average.
+        spread: how far the updates of neighbours are from the own one (`flnet.algorithms.gossip`); None for a common
+            average.
     """
 
     key: RoundKey
@@ -541,6 +543,7 @@ class Averaged(Event):
     remembered: Params | None = None
     note: str = ""
     segment: int | None = None
+    spread: float | None = None
 
 
 @dataclass(frozen=True)

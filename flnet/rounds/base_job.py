@@ -655,7 +655,16 @@ class BaseJob(ABC, Generic[R_co]):
                     "whether updates are masked is decided when a node starts: set FLNET_AGGREGATION and start it again"
                 )
             )
-        if settings.rules.topology.kind == "segments" and not parse_rule(event.merging).by_number:
+        topology = settings.rules.topology
+        if not topology.allows(parse_rule(event.merging)):
+            if topology.is_sparse:
+                raise InvalidMessage(
+                    text(
+                        "{rule} has no weights for pairs of nodes, which FLNET_TOPOLOGY={topology} needs",
+                        rule_text(event.merging),
+                        topology.words,
+                    )
+                )
             raise InvalidMessage(
                 text(
                     "{rule} needs whole updates, and here they are averaged in segments", rule_text(event.merging)

@@ -85,6 +85,8 @@ class RoundRecord:
             node averaged.
         privacy: what this node had promised of its update, and spent with it; None where it promised nothing.
         secure: by whom the secure sum was opened here; None where updates are not masked, or no sum was opened here.
+        spread: how far the updates of neighbours were from that of this node, where nodes average with their neighbours
+            alone (`flnet.algorithms.gossip`); None where there is one average for all, and without a neighbour's update.
     """
 
     key: RoundKey
@@ -110,6 +112,7 @@ class RoundRecord:
     left_out: Mapping[PeerId, str] | None = None
     privacy: Mapping[str, Any] | None = None
     secure: SumRecord | None = None
+    spread: float | None = None
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -142,6 +145,7 @@ class RoundRecord:
             None if view.get("left_out") is None else dict(view["left_out"]),
             None if view.get("privacy") is None else dict(view["privacy"]),
             None if view.get("secure") is None else SumRecord.read(view["secure"]),
+            None if view.get("spread") is None else float(view["spread"]),
         )
 
     def add_words(self, words: str) -> None:
@@ -175,6 +179,7 @@ class RoundRecord:
             **({"taken_from": self.taken_from} if self.taken_from else {}),
             **({"privacy": dict(self.privacy)} if self.privacy else {}),
             **({"secure": self.secure.view(len(self.contributors))} if self.secure else {}),
+            **({} if self.spread is None else {"spread": self.spread}),
         }
 
 
@@ -303,6 +308,7 @@ def figures_of(record: RoundRecord | None) -> Mapping[str, Any]:
         "pre_fedavg_accuracy": record.pre_accuracy if record else None,
         "post_fedavg_accuracy": record.post_accuracy if record else None,
         "metrics": record.metrics if record else {},
+        "spread": record.spread if record else None,
         "model_was_exchanged": "Yes" if exchanged_with else "No",
         "exchanged_with": exchanged_with,
     }

@@ -83,7 +83,8 @@ from flnet.rounds.secure_round import NOT_NAMED, SecureRound
 from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
 from flnet.rounds.settings import JobSettings
-from flnet.rounds.steps import LEGAL, SECURE, SEGMENTED, Phase
+from flnet.rounds.sparse_round import SparseRound
+from flnet.rounds.steps import LEGAL, SECURE, SEGMENTED, SPARSE, Phase
 from flnet.rounds.stopping import TIMERS
 from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
@@ -113,13 +114,17 @@ class Job(BaseJob[Round]):
     @property
     def table(self) -> Mapping[Phase, Mapping[type, Set[Phase]]]:
         """Its legal steps."""
-        return {Round: LEGAL, SecureRound: SECURE, SegmentedRound: SEGMENTED}[self._kind]
+        tables = {Round: LEGAL, SecureRound: SECURE, SegmentedRound: SEGMENTED, SparseRound: SPARSE}
+        return tables[self._kind]
 
     @property
     def _kind(self) -> type[Round]:
         if self.settings.secure:
             return SecureRound
-        return SegmentedRound if self.settings.rules.topology.kind == "segments" else Round
+        topology = self.settings.rules.topology
+        if topology.is_sparse:
+            return SparseRound
+        return SegmentedRound if topology.kind == "segments" else Round
 
     def _view_of_sums(self) -> Mapping[str, Any] | None:
         secure = self.settings.secure

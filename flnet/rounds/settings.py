@@ -179,7 +179,13 @@ class JobSettings:
                 _parsed(self._masked(self.needed_rule))
             except ValueError as exc:
                 return text("its trainer needs another rule than FLNET_AGGREGATION names: {reason}", exc)
-        if self.needed_rule and self.rules.topology.kind == "segments" and not _parsed(self.needed_rule).by_number:
+        topology = self.rules.topology
+        if self.needed_rule and not topology.allows(_parsed(self.needed_rule)):
+            if topology.is_sparse:
+                return text(
+                    "its trainer needs the rule {rule}, and FLNET_TOPOLOGY={topology} takes agg0, agg1 or agg2",
+                    *(self.needed_rule, topology.words),
+                )
             return text(
                 "its trainer needs the rule {rule}, and FLNET_TOPOLOGY=segments has no whole updates",
                 self.needed_rule,

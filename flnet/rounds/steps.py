@@ -291,6 +291,13 @@ def _with_segments(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type
 
 SEGMENTED: Mapping[Phase, Mapping[type, Set[Phase]]] = {p: _with_segments(p, row) for p, row in SECURE.items()}
 
+# The same of jobs that average with their neighbours alone (`flnet.rounds.sparse_round`): a round that opens may be over
+# at once, because a node has no neighbour that trains, or has heard of all of them before.
+SPARSE: Mapping[Phase, Mapping[type, Set[Phase]]] = {
+    phase: {event: ends | {P.AVERAGING, P.IDLE} if ends & _STARTS else ends for event, ends in row.items()}
+    for phase, row in LEGAL.items()
+}
+
 _WAKES = frozenset({P.FETCHING, P.TRAINING})  # a version is begun; without any peer, nobody is asked
 _FOUND = frozenset({P.AVERAGING, P.TRAINING})  # all that could be fetched is here; the second: there was nothing
 

@@ -276,6 +276,11 @@ class JobView(View):
     pre_fedavg_accuracy: Unit | None
     post_fedavg_accuracy: Unit | None
     metrics: MetricsView
+    spread: float | None = Field(
+        default=None,
+        description="mean distance of the updates of neighbours from this node's one in that round, before averaging, as a "
+        "part of its norm; null where all nodes make one average (docs/topology.md)",
+    )
     model_was_exchanged: Literal["Yes", "No"]
     exchanged_with: str | None
     digest: HexDigest | None = Field(description="of the current model")
@@ -299,7 +304,8 @@ class JobView(View):
         default="", description="why this node does not train in the open round; empty if it does"
     )
     chosen: list[str] | None = Field(
-        default=None, description="nodes that train in the newest round; null for all"
+        default=None,
+        description="nodes that train in the newest round, or this node and its neighbours in it; null for all",
     )
     rolled_back: bool = Field(default=False, description="whether a person restored the current model")
     merging_rule: RuleView = ""

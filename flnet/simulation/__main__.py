@@ -18,7 +18,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     if given.replay is not None:
-        kinds = (given.asynchronous, given.hostile, given.keyed, given.secure, given.segments)
+        kinds = (given.asynchronous, given.hostile, given.keyed, given.secure, given.segments, given.topology)
         reduction = Reduction(given.nodes, given.actions, given.mild, *kinds)
         return int(replay(given.replay, reduction, _print) is not None)
     options = Options(
@@ -31,6 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         keyed=given.keyed,
         secure=given.secure,
         segments=given.segments,
+        topology=given.topology,
     )
     return int(search(options, _print) > 0)
 
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
         "--keyed", action="store_true", help="sign claims of members, as in a keyed or pinned mesh"
     )
     parser.add_argument("--segments", action="store_true", help="average updates segment by segment")
+    parser.add_argument("--topology", default="", help="random:2 or ring: average with neighbours alone")
     parser.add_argument("--secure", action="store_true", help="mask updates, so that only their sum can be opened")
     parser.add_argument(
         "--most", type=int, default=5, help="number of broken schedules after which the search ends"

@@ -9,13 +9,14 @@ import base64
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 from flnet.aggregation.base import RoundStart
 from flnet.aggregation.fed_avg import fed_avg
 from flnet.aggregation.screening import USUAL, Measure, Screening
 from flnet.aggregation.segments import merged_segment
+from flnet.algorithms.gossip import mixed
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.secure_sum import ImpossibleSumError
 from flnet.errors import FlnetError, PeerError
@@ -39,7 +40,14 @@ from flnet.protocol.secure_sum import MaskUpdate
 from flnet.rounds.round import Round
 from flnet.rounds.settings import Rules, Waits
 from flnet.simulation.clock import VirtualClock
-from flnet.simulation.invariants import Ledger, SecureLedger, SegmentLedger, VersionLedger, peers_of
+from flnet.simulation.invariants import (
+    Ledger,
+    SecureLedger,
+    SegmentLedger,
+    SparseLedger,
+    VersionLedger,
+    peers_of,
+)
 from flnet.simulation.network import Calls, SimulatedNetwork
 from flnet.simulation.node import TRAINER, Environment, SimulatedNode, accuracy, prepared, train
 from flnet.simulation.schedule import Faults
@@ -53,6 +61,8 @@ def _ledger_for(rules: Rules | None) -> Ledger:
         return VersionLedger()
     if rules is not None and rules.topology.kind == "segments":
         return SegmentLedger()
+    if rules is not None and rules.topology.is_sparse:
+        return SparseLedger(rules.topology)
     is_secure = rules is not None and parse_rule(rules.merging).secure is not None
     return SecureLedger() if is_secure else Ledger()
 
@@ -107,6 +117,11 @@ class Cluster(Environment):
     def is_secure(self) -> bool:
         """Whether updates are masked."""
         return isinstance(self.ledger, SecureLedger)
+
+    @property
+    def is_sparse(self) -> bool:
+        """Whether nodes average with their neighbours alone."""
+        return isinstance(self.ledger, SparseLedger)
 
     @property
     def alive(self) -> list[SimulatedNode]:
@@ -265,6 +280,8 @@ class Cluster(Environment):
             return self._open_sum(node, effect)
         if effect.segment is not None:
             return self._average_segment(node, effect, effect.segment)
+        if effect.links is not None:
+            return self._mixed(node, effect, effect.links)
         self.ledger.started_average(node.id, key.number)
         summed, spoilt = node.sums.pop(key, []), node.spoilt.pop(key, [])
         base, needs_base = node.job.screened_from, self.strategy.needs_base
@@ -297,6 +314,24 @@ class Cluster(Environment):
             choice = node.job.round.choice if isinstance(node.job.round, Round) else None
             self.ledger.averaged_segment(node.id, choice.members if choice else (), effect, params)
         return Averaged(effect.key, params, segment=segment[0])
+
+    def _mixed(self, node: SimulatedNode, effect: Average, links: Mapping[PeerId, float]) -> Event:
+        model, base = node.job.held.model, node.job.screened_from
+        assert model is not None
+        screening = Screening(self.bounds, base, model.schema, self.strategy.needs_base, self.measure)
+        taken, refused = screening.take(effect.updates), screening.refused()
+        counting = [update for update in taken if update.peer not in refused]
+        start = RoundStart(model.schema, base, effect.key.number, node.id)
+        made = mixed(self.strategy.name, start, counting, links, model.is_initial)
+        params = model.schema.conform(made.params)
+        if isinstance(self.ledger, SparseLedger):
+            round = node.job.round
+            choice = round.choice if isinstance(round, Round) else None
+            members = choice.members if choice else ()
+            self.ledger.mixed(node.id, effect.key, members, counting, made, base)
+        self.ledger.averaged(node.id, effect, params, left_out=set(refused))
+        weighed = screening.weighed(made.weighed)
+        return Averaged(effect.key, params, 0.0, refused, True, weighed, None, made.note, spread=made.spread)
 
     def _open_sum(self, node: SimulatedNode, effect: Average) -> Event:
         key, model = effect.key, node.job.held.model

@@ -10,7 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from flnet.algorithms.gossip import Mixed, graph
 from flnet.algorithms.secure_sum import CLIP, WEIGHT_CAPS
+from flnet.algorithms.topology import Topology
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average
 from flnet.protocol.events import DeclineReceived, Event, Mark, UpdateOffered, UpdateReceived
@@ -326,6 +328,59 @@ class SegmentLedger(Ledger):
         self._made.setdefault(key.number, set()).add(digest)
         if self._common.setdefault(start, digest) != digest:
             raise InvariantBroken(f"{node} made {digest[:8]} in {key}, others {self._common[start][:8]}")
+
+
+class SparseLedger(Ledger):
+    """Records the averages of a mesh whose nodes average with neighbours alone, and checks its invariants.
+
+    - A node averages its own update, or its own model, with updates of its neighbours in the graph of the round alone.
+    - The weights of an average sum to 1; no neighbour weighs more than its link, and the node itself no less. But a new
+      node that did not train takes what its neighbours have.
+    - The average is the sum of what counts by these weights.
+    """
+
+    def __init__(self, topology: Topology) -> None:
+        super().__init__()
+        self._topology = topology
+
+    def averaged(self, *args: Any, **kwargs: Any) -> None:
+        """A node has averaged: what `Ledger.averaged` checks, but other nodes make other averages of equal updates."""
+        self._results.clear()
+        super().averaged(*args, **kwargs)
+
+    def mixed(
+        self,
+        node: PeerId,
+        key: RoundKey,
+        members: Collection[str],
+        updates: Sequence[Update],
+        made: Mixed,
+        base: Params,
+    ) -> None:
+        """A node has averaged with its neighbours.
+
+        Args:
+            members: of the round, as the node knows them.
+            updates: that count.
+            base: the model that its round began with.
+        """
+        drawn = graph(self._topology, key, [PeerId(member) for member in members])
+        near, weights = drawn.get(node, frozenset()), {peer: w.weight or 0.0 for peer, w in made.weighed.items()}
+        if strangers := set(peers_of(updates)) - near - {node}:
+            raise InvariantBroken(f"{node} averages with {sorted(strangers)}, which are no neighbours of it")
+        most = {peer: 1 / (1 + max(len(near), len(drawn[peer]))) for peer in near}
+        least = 1 - sum(most.values()) - 1e-9
+        is_new = weights[node] == 0 and node not in peers_of(updates)
+        is_above = any(weights[peer] > most[peer] for peer in weights.keys() - {node}) or weights[node] < least
+        if is_above and not is_new:
+            raise InvariantBroken(f"{node} averages with weights {weights}, which may be at most {most}")
+        if abs(sum(weights.values()) - 1) > 1e-12:
+            raise InvariantBroken(f"{node} averages with weights that sum to {sum(weights.values())!r}")
+        held = {node: base, **{update.peer: update.params for update in updates}}
+        for name, array in made.params.items():
+            expected = sum(weight * held[peer][name].astype(np.float64) for peer, weight in weights.items())
+            if not np.allclose(array, expected, rtol=1e-6):
+                raise InvariantBroken(f"{node} makes {array} of {name} in {key}, and not {expected}")
 
 
 class VersionLedger(Ledger):

@@ -123,6 +123,7 @@ class Schedule:
         keyed: whether each message proves the key of its sender.
         secure: whether updates are masked, so that only their sum can be opened.
         segments: whether updates are averaged in segments.
+        topology: as FLNET_TOPOLOGY, where nodes average with their neighbours alone; else empty.
     """
 
     seed: int
@@ -140,6 +141,7 @@ class Schedule:
     keyed: bool = False
     secure: bool = False
     segments: bool = False
+    topology: str = ""
 
     @property
     def pauses(self) -> Pauses:
@@ -158,6 +160,8 @@ class Schedule:
         if self.segments:
             topology = Topology("segments", 1 + self.seed % 3)
             return Rules(Participation(self.participation, names_all=True), topology=topology)
+        if self.topology:
+            return Rules(Participation(names_all=True), topology=Topology.read(self.topology))
         return Rules(Participation(self.participation), self.staleness)
 
     @property
@@ -180,6 +184,7 @@ class Reduction:
         keyed: whether each message proves the key of its sender, and claims of members are signed.
         secure: whether updates are masked.
         segments: whether updates are averaged in segments.
+        topology: as FLNET_TOPOLOGY, where nodes average with their neighbours alone; else empty.
     """
 
     size: int | None = None
@@ -190,6 +195,7 @@ class Reduction:
     keyed: bool = False
     secure: bool = False
     segments: bool = False
+    topology: str = ""
 
     def of(self, schedule: Schedule) -> Schedule:
         """The reduced schedule."""
@@ -204,6 +210,7 @@ class Reduction:
             keyed=schedule.keyed or self.keyed,
             secure=self.secure,
             segments=self.segments,
+            topology=self.topology,
         )
 
     def options(self) -> list[str]:
@@ -216,6 +223,7 @@ class Reduction:
         options += ["--keyed"] if self.keyed else []
         options += ["--secure"] if self.secure else []
         options += ["--segments"] if self.segments else []
+        options += ["--topology", self.topology] if self.topology else []
         return [*options, *(["--mild", ",".join(self.mild)] if self.mild else [])]
 
 
@@ -301,6 +309,7 @@ def described(schedule: Schedule) -> list[str]:
             ("messages prove keys", schedule.keyed),
             ("updates are masked", schedule.secure),
             ("updates are averaged in segments", schedule.segments),
+            (f"the topology is {schedule.topology}", bool(schedule.topology)),
         )
         if holds
     ]

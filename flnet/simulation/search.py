@@ -35,6 +35,7 @@ class Options:
         keyed: whether each message proves the key of its sender; with a hostile member some schedules say so anyway.
         secure: whether updates are masked.
         segments: whether updates are averaged in segments.
+        topology: as FLNET_TOPOLOGY, where nodes average with their neighbours alone; else empty.
     """
 
     schedules: int
@@ -46,6 +47,7 @@ class Options:
     keyed: bool = False
     secure: bool = False
     segments: bool = False
+    topology: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def broken_by(
     keyed: bool = False,
     secure: bool = False,
     segments: bool = False,
+    topology: str = "",
 ) -> list[Failure]:
     """Run the schedules of these seeds until so many have failed, and return the failures.
 
@@ -105,7 +108,9 @@ def broken_by(
     gc.freeze()
     try:
         for seed in seeds:
-            reduction = Reduction(asynchronous=asynchronous, keyed=keyed, secure=secure, segments=segments)
+            reduction = Reduction(
+                asynchronous=asynchronous, keyed=keyed, secure=secure, segments=segments, topology=topology
+            )
             failure = play(reduction.of(drawn(seed, hostile)))
             if failure is not None:
                 failures.append(failure)
@@ -162,7 +167,10 @@ def replay(seed: int, reduction: Reduction, output: Print) -> Failure | None:
 def _in_chunks(options: Options) -> Iterator[tuple[int, list[Failure]]]:
     last = options.seed + options.schedules
     chunks = [range(at, min(at + CHUNK, last)) for at in range(options.seed, last, CHUNK)]
-    kinds = (options.asynchronous, options.hostile, options.keyed, options.secure, options.segments)
+    kinds = (
+        *(options.asynchronous, options.hostile, options.keyed, options.secure, options.segments),
+        options.topology,
+    )
     if options.jobs == 1:
         yield from ((len(chunk), broken_by(chunk, len(chunk), *kinds)) for chunk in chunks)
         return
@@ -204,7 +212,14 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
         return again is not None and again.kind == failure.kind
 
     is_asynchronous, is_secure = failure.schedule.asynchronous, failure.schedule.secure
-    kinds = (is_asynchronous, is_hostile, is_keyed, is_secure, failure.schedule.segments)
+    kinds = (
+        is_asynchronous,
+        is_hostile,
+        is_keyed,
+        is_secure,
+        failure.schedule.segments,
+        failure.schedule.topology,
+    )
     best = Reduction(None, None, (), *kinds)
     before: Reduction | None = None
     while best != before and left > 0:

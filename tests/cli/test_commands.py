@@ -148,6 +148,15 @@ def test_status_tells_versions_where_there_are_no_common_rounds(ask: Run, fake_n
     assert "MNIST c: version 1, none merged (does not answer)" in shown
 
 
+def test_status_tells_how_far_models_are_apart_where_nodes_average_with_neighbours(
+    ask: Run, fake_node: FakeNode
+) -> None:
+    assert "model of its own" not in ask("status").output
+    fake_node.views = [job(spread=0.0512, figures_round=4)]
+    words = "in round 4 updates of neighbours differed from this node's by 5.12% on average, before averaging"
+    assert f"MNIST: each node holds a model of its own; {words}" in ask("status").output
+
+
 def test_status_names_whose_updates_count_little_and_why(ask: Run, fake_node: FakeNode) -> None:
     row = {"since": 3, "fair": 0.25, "reason": ""}
     little = [{"peer": "b", "weight": 0.004, **row}, {"peer": "c", "weight": 0.0, **row, "reason": "it moved 9"}]

@@ -51,16 +51,27 @@ def test_places_change_from_round_to_round_and_are_the_same_on_all_nodes() -> No
 
 
 @pytest.mark.parametrize(
-    ("words", "kind", "copies"), [("mesh", "mesh", 1), ("segments", "segments", 1), ("segments:3", "segments", 3)]
+    ("words", "topology"),
+    [
+        ("mesh", Topology()),
+        ("segments", Topology("segments", copies=1)),
+        ("segments:3", Topology("segments", copies=3)),
+        ("random:5", Topology("random", neighbours=5)),
+        ("ring", Topology("ring", neighbours=2)),
+    ],
 )
-def test_a_topology_is_read_from_its_words(words: str, kind: str, copies: int) -> None:
+def test_a_topology_is_read_from_its_words(words: str, topology: Topology) -> None:
     read = Topology.read(words)
-    assert (read.kind, read.copies) == (kind, copies)
+    assert read == topology
     assert Topology.read(read.words or "mesh") == read
 
 
 @pytest.mark.parametrize(
-    "words", ["", "ring", "mesh:2", "segments:", "segments:0", "segments:10", "segments:x", "segments:1:2"]
+    "words",
+    [
+        *("", "star", "mesh:2", "segments:", "segments:0", "segments:10", "segments:x", "segments:1:2"),
+        *("random", "random:", "random:0", "random:65", "random:²", "ring:2", "ring:"),
+    ],
 )
 def test_other_words_are_refused(words: str) -> None:
     with pytest.raises(ValueError, match="expected mesh, segments or segments:3"):

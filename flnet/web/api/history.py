@@ -144,7 +144,9 @@ class RoundView(View):
         default=None,
         description="requests that this node made of others for the round; null where an older version saved none",
     )
-    chosen: list[str] | None = Field(default=None, description="nodes that were chosen to train; null for all")
+    chosen: list[str] | None = Field(
+        default=None, description="nodes that were chosen to train, or this node and its neighbours; null for all"
+    )
     metrics: MetricsView
     contributions: list[dict[str, str | int | None]] = Field(
         default=[], description="signed statements of the updates (docs/audit.md)"
@@ -165,6 +167,11 @@ class RoundView(View):
     )
     secure: SumView | None = Field(
         default=None, description="by whom the secure sum was opened; null where updates are not masked"
+    )
+    spread: float | None = Field(
+        default=None,
+        description="mean distance of the updates of neighbours from this node's one, before averaging, as a part of its "
+        "norm; null where all nodes make one average",
     )
 
 

@@ -267,6 +267,8 @@ def exchange_words(job: JobView, others: Sequence[PeerJob], t: Translate) -> str
     digests = {other.digest for other in same_round if other.fed_learn_done == "Yes" and other.digest}
     if job.versions is not None or job.is_busy or job.fed_learn_done != "Yes" or not digests:
         return ""
+    if job.spread is not None:
+        return t("each node goes on from its own model")
     if digests == {job.digest}:
         return t("all nodes hold the same model")
     return t("no other model was better here by the threshold")

@@ -96,6 +96,13 @@ async def test_a_card_says_in_red_who_cannot_train_with_this_node_and_that_it_wa
     assert "columns que faltan aquí: c10" in (await load(client, accept_language="es")).text
 
 
+async def test_a_card_shows_the_spread_of_models_where_there_is_one(client: Client, node: FakeNode) -> None:
+    assert "Spread of models" not in (await load(client)).text
+    node.jobs["MNIST"].more = {"spread": 0.0512}
+    assert "Spread of models 5.12 %" in (await load(client)).text
+    assert "Dispersión de los modelos 5.12 %" in (await load(client, accept_language="es")).text
+
+
 async def test_rounds_may_be_asked_for_while_data_are_loading(client: Client, node: FakeNode) -> None:
     node.jobs["MNIST"].phase = "LOADING"
     page = await load(client)
@@ -165,6 +172,7 @@ def test_what_rounds_took_and_moved_are_further_charts() -> None:
         ({"exchanged_with": "b"}, [{}], "taken from b, whose model was better here"),
         ({}, [{}], "all nodes hold the same model"),
         ({}, [{"digest": OTHER}], "no other model was better here by the threshold"),
+        ({"spread": 0.25}, [{"digest": OTHER}], "each node goes on from its own model"),
         ({}, [{"digest": OTHER, "current_round": 2}], ""),
         ({}, [{"fed_learn_done": "No"}], ""),
         ({"phase": "TRAINING"}, [{}], ""),
