@@ -94,6 +94,7 @@ ANSWERS: Mapping[str, type[Message]] = {  # to messages of a round; the others g
     AskVersion.path: VersionReply,
     VerticalMessage.path: VerticalReply,
 }
+CONVERSATIONS = (SecureSumMessage, SegmentsMessage, VerticalMessage)  # whose bytes count, also without parameters
 BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
 OTHER_KEY = text("its answer names another key than the one that signed it")
 
@@ -384,9 +385,7 @@ class Outbox:
             return
         if not self._members.settled(peer):  # else it tells nothing new
             self._deliver(None, ContactMade(peer))
-        is_counted = packet.params is not None or isinstance(
-            message, SecureSumMessage | SegmentsMessage | VerticalMessage
-        )
+        is_counted = packet.params is not None or isinstance(message, CONVERSATIONS)
         if is_counted and reply.status < BAD_REQUEST:
             self._traffic.sent(owner, key, len(body))
         if event := await self._outcome(peer, message, key, reply):
