@@ -19,7 +19,9 @@ from flnet.cli.output import accuracy, print_json, print_table, printable, share
 from flnet.errors import LocalError
 from flnet.fingerprints import check_key
 from flnet.fingerprints import short as short_key
-from flnet.protocol.updates import Contribution
+from flnet.params.params import PeerId
+from flnet.protocol.segments import SumPart
+from flnet.protocol.updates import Contribution, RoundKey
 
 SHOWN = 20  # newest rounds, if nobody says how many
 
@@ -95,7 +97,36 @@ def reasons(record: View) -> list[str]:
             f"the goal is {printable(decision['over']).replace('_', ' ')}" if decision.get("over") else "goes on"
         )
         lines.append(f"after round {number}: {over}: {printable(decision.get('words'))}")
-    return lines + sum_lines(record) + privacy_lines(record)
+    return lines + sum_lines(record) + privacy_lines(record) + disputed_lines(record)
+
+
+def disputed_lines(record: View, trainer: str | None = None) -> list[str]:
+    """Who told nodes different things in a round that was averaged in segments, or stated wrong results.
+
+    Args:
+        trainer: to check what these nodes signed; None: that is not said.
+    """
+    disputed, lines = record.get("disputed"), []
+    for peer, dispute in sorted(disputed.items()) if isinstance(disputed, dict) else ():
+        why = f"round {printable(record.get('round'))}: {printable(peer)}: {printable(dispute.get('reason'))}"
+        signed = dispute.get("statements") or ()
+        verdicts = (
+            [] if trainer is None else [_verdict_of_disputed(view, trainer, record, peer) for view in signed]
+        )
+        lines.append(f"{why} (what it stated is: {', '.join(verdicts)})" if verdicts else why)
+    return lines
+
+
+def _verdict_of_disputed(view: View, trainer: str, record: View, peer: str) -> str:
+    try:
+        key = RoundKey(int(record["round"]), PeerId(record["initiator"]))
+        if "segment" not in view:
+            stated = Contribution.read({**view, "peer": peer}, trainer, key.number, key.initiator)
+            return verdict_of(stated)
+        part = SumPart.model_validate(view)
+        return verdict_of_bytes(part.key or "", part.signature or "", part.statement(peer, trainer, key))
+    except (KeyError, TypeError, ValueError):
+        return WRONG
 
 
 def sum_lines(record: View) -> list[str]:
@@ -180,8 +211,9 @@ def audit_command(
     else:
         _print_statements(statements)
         shown = [record for record in records if _is_asked(record, model)]
-        for line in (line for record in shown for line in (*sum_lines(record), *privacy_lines(record))):
-            click.echo(line)
+        for record in shown:
+            for line in (*sum_lines(record), *privacy_lines(record), *disputed_lines(record, trainer)):
+                click.echo(line)
         if any(isinstance(record.get("secure"), dict) for record in shown):
             click.echo(OF_SUMS)
     if any(statement["verdict"] == WRONG for statement in statements):
@@ -190,14 +222,17 @@ def audit_command(
 
 def verdict_of(stated: Contribution) -> str:
     """Whether a contribution is signed, and by the key that it names."""
-    if not stated.is_signed:
-        return UNSIGNED
+    return verdict_of_bytes(stated.key, stated.signature, stated.statement()) if stated.is_signed else UNSIGNED
+
+
+def verdict_of_bytes(key: str, signature: str, statement: bytes) -> str:
+    """Whether the owner of a key (base64) signed these bytes."""
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415 - other commands do without
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey  # noqa: PLC0415
 
     try:
-        key = Ed25519PublicKey.from_public_bytes(base64.b64decode(check_key(stated.key)))
-        key.verify(base64.b64decode(stated.signature, validate=True), stated.statement())
+        public = Ed25519PublicKey.from_public_bytes(base64.b64decode(check_key(key)))
+        public.verify(base64.b64decode(signature, validate=True), statement)
     except (InvalidSignature, ValueError, binascii.Error):
         return WRONG
     return SIGNED

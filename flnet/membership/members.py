@@ -95,6 +95,10 @@ class Members:
         """The keys to which names belong, those of peers that are no members any more included."""
         return self.state.roster.all_keys()
 
+    def key_of(self, peer: PeerId) -> str | None:
+        """The key to which a name belongs, as far as it is known."""
+        return self.state.key_of(peer)
+
     def fits(self, peer: PeerId, key: str | None) -> bool:
         """Whether who has this key may use this name."""
         return self.state.fits(peer, key)

@@ -69,6 +69,7 @@ from flnet.protocol.messages import (
     StatedVersion,
     Trigger,
     VersionReply,
+    contribution_of,
     digest_of,
 )
 from flnet.protocol.secure_sum import SecureSumMessage
@@ -179,14 +180,6 @@ def update_of(m: ModelParams, params: Params) -> Update:
     )
 
 
-def contribution_of(m: ModelParams) -> Contribution | None:
-    """The sender's statement about its update; None if it is incomplete, as in the thesis' format."""
-    if m.initiator is None or m.schema_digest is None or m.base is None or m.digest is None or m.examples is None:
-        return None
-    signed_fields = (m.sender, m.trainer_id, m.round, m.initiator, m.schema_digest, m.base, m.digest, m.examples)
-    return Contribution(*signed_fields, m.labels or 1, m.key or "", m.signature or "")
-
-
 def version_of(m: StatedVersion, peer: PeerId, number: int, trainer: TrainerId) -> Version:
     """The version that a node states of itself.
 
@@ -276,6 +269,23 @@ def check_contribution(update: Update, signer: NodeKey) -> None:
         return
     if not signer.verify(stated.key, base64.b64decode(stated.signature), stated.statement()):
         raise ContributionRefused(text("what {peer} states of its update is not what it signed", update.peer))
+
+
+def check_statements(claims: ClaimSigner | None, message: Message) -> None:
+    """Whether what a peer states about segments, and passes on of others, is signed as it says.
+
+    Args:
+        claims: None in an open mesh, where nothing is signed and so nothing can be passed on.
+
+    Raises:
+        ContributionRefused: it is not.
+    """
+    if claims is not None:
+        claims.check(message)
+    elif isinstance(message, SegmentsMessage) and message.part.is_passed_on:
+        raise ContributionRefused(
+            text("nothing is signed in this mesh, so {peer} can prove nothing", message.sender)
+        )
 
 
 def check_speaker(members: Members, message: Message, signer: str) -> None:
@@ -376,6 +386,7 @@ class MessageChecks:
             ContributionRefused: what it states of its update is not signed as it says.
         """
         self.count(message, caller_ip)
+        check_statements(self.claims, message)
         if self.signer is not None and isinstance(event, UpdateReceived | UpdateOffered):
             check_contribution(event.update, self.signer)
         if self.signer is not None and isinstance(event, VersionReceived):

@@ -222,7 +222,7 @@ class Outbox:
         claims: ClaimSigner | None = None,
     ) -> None:
         """Args:
-        claims: signs what this node claims of members; None in an open mesh.
+        claims: signs what this node claims of members, and states about segments; None in an open mesh.
         """
         self._buffers, self._traffic, self._distances = buffers, traffic, distances
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
@@ -232,7 +232,7 @@ class Outbox:
 
     async def send(self, owner: TrainerId, effect: Send) -> None:
         """Send to all receivers. Each failure or answer becomes an event; a plain 200 does not."""
-        message = effect.message
+        message = self._claims.signed(effect.message) if self._claims else effect.message
         assert isinstance(message, JobMessage)
         groups: dict[tuple[bool, frozenset[str]], list[PeerId]] = {}
         for peer in effect.to:

@@ -29,7 +29,7 @@ from flnet.errors import InvalidMessage
 from flnet.fingerprints import check_key
 from flnet.names import MAX_HOST, MAX_NAME, check_host, check_name, hostport
 from flnet.params.params import Digest, Params, PeerId, TrainerId
-from flnet.protocol.updates import Over, RoundKey
+from flnet.protocol.updates import Contribution, Over, RoundKey, root_of
 from flnet.text import joined, text
 
 # A validation error in words, whatever a stranger sent: short, printable, field by field.
@@ -594,6 +594,15 @@ class ModelParams(JobMessage):
     memory: HexDigest | None = None
     group: HexDigest | None = None
     segments: tuple[HexDigest, ...] | None = Field(default=None, max_length=MAX_PEERS + 1)
+
+
+def contribution_of(m: ModelParams) -> Contribution | None:
+    """The sender's statement about its update; None if it is incomplete, as in the thesis' format."""
+    if m.initiator is None or m.schema_digest is None or m.base is None or m.digest is None or m.examples is None:
+        return None
+    signed_fields = (m.sender, m.trainer_id, m.round, m.initiator, m.schema_digest, m.base, m.digest, m.examples)
+    root = root_of(m, m.segments) if m.segments else ""
+    return Contribution(*signed_fields, m.labels or 1, m.key or "", m.signature or "", root)
 
 
 class Accuracy(JobMessage):

@@ -31,6 +31,11 @@ class SecurePart(Message):
 
     model_config = ConfigDict(extra="forbid")
 
+    @property
+    def is_passed_on(self) -> bool:
+        """Whether it is what another node stated, with its signature."""
+        return False
+
 
 class KeysPart(SecurePart):
     """To all: the sender's public keys for this sum.

@@ -1,13 +1,29 @@
-"""What nodes say to each other about the segments of a round (`flnet.rounds.segmented_sum`): one part in each message."""
+"""What nodes say to each other about the segments of a round (`flnet.rounds.segmented_sum`): one part in each message.
+
+In a keyed or pinned mesh a node signs what it states, so that others can pass it on as a proof.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flnet.protocol.messages import MAX_PEERS, ChoiceMessage, HexDigest, JobMessage
+from flnet.params.params import PeerId
+from flnet.protocol.messages import (
+    MAX_PEERS,
+    ChoiceMessage,
+    HexDigest,
+    JobMessage,
+    Name,
+    PublicKey,
+    Signature,
+)
 from flnet.protocol.secure_sum import AcceptPart, PreparePart, PromisePart, ProposePart, SecurePart
+from flnet.protocol.updates import Contribution, RoundKey
+
+_FIRST = "flnet segment, version 1"  # so that no signature made for something else is taken for one
 
 
 class SumPart(SecurePart):
@@ -17,16 +33,75 @@ class SumPart(SecurePart):
         segment: its number, from 0.
         contributors: digest of the contributors whose segments are in it.
         digest: of the result, by which it can be downloaded.
+        maker: who stated it, where another node passes it on because it is wrong.
+        key, signature: of `statement`, in base64, by who stated it. Only in meshes that prove keys.
     """
 
     kind: Literal["sum"] = "sum"
     segment: int = Field(ge=0, le=MAX_PEERS)
     contributors: HexDigest
     digest: HexDigest
+    maker: Name | None = None
+    key: PublicKey | None = None
+    signature: Signature | None = None
+
+    @property
+    def is_passed_on(self) -> bool:
+        """Whether another node stated it, and signed it."""
+        return self.maker is not None
+
+    def statement(self, peer: str, trainer: str, key: RoundKey) -> bytes:
+        """The bytes that are signed.
+
+        Args:
+            peer: who states it.
+        """
+        facts = (peer, trainer, key.number, key.initiator, self.segment, self.contributors, self.digest)
+        return "\n".join([_FIRST, *(str(fact).encode("unicode_escape").decode() for fact in facts)]).encode()
+
+    def view(self) -> Mapping[str, Any]:
+        """For the record of its round."""
+        return self.model_dump(exclude={"kind", "maker"}, exclude_none=True)
+
+
+class SignedOfferPart(SecurePart):
+    """To all: what a member signed of its update, because others were told of another one.
+
+    Attributes:
+        peer: the member.
+        schema_digest, base, digest, examples, labels, segments, key, signature: see `Contribution`.
+    """
+
+    kind: Literal["signed_offer"] = "signed_offer"
+    peer: Name
+    schema_digest: HexDigest
+    base: HexDigest
+    digest: HexDigest
+    examples: int = Field(ge=0, le=10**12)
+    labels: int = Field(ge=0, le=10**6)
+    segments: HexDigest
+    key: PublicKey
+    signature: Signature
+
+    @property
+    def is_passed_on(self) -> bool:
+        """It always is."""
+        return True
+
+    @classmethod
+    def of(cls, stated: Contribution) -> SignedOfferPart:
+        """The part that passes a signed statement on."""
+        named = ("peer", "base", "digest", "examples", "labels", "segments", "key", "signature")
+        return cls(schema_digest=stated.schema, **{name: getattr(stated, name) for name in named})
+
+    def contribution(self, trainer: str, key: RoundKey) -> Contribution:
+        """The statement, of this round."""
+        facts = (trainer, key.number, str(key.initiator), self.schema_digest, self.base, self.digest)
+        return Contribution(self.peer, *facts, self.examples, self.labels, self.key, self.signature, self.segments)
 
 
 AnySegmentPart = Annotated[
-    PreparePart | PromisePart | ProposePart | AcceptPart | SumPart, Field(discriminator="kind")
+    PreparePart | PromisePart | ProposePart | AcceptPart | SumPart | SignedOfferPart, Field(discriminator="kind")
 ]
 
 
@@ -41,3 +116,8 @@ class SegmentsMessage(JobMessage):
 
     part: AnySegmentPart
     choice: ChoiceMessage | None = None
+
+    @property
+    def key_of_round(self) -> RoundKey:
+        """The round that it is about."""
+        return RoundKey(self.round, PeerId(self.initiator or self.sender))

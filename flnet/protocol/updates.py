@@ -7,9 +7,10 @@ kept with the record of the round and with the model after the update itself is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from flnet.params.params import Digest, Params, PeerId
 
@@ -27,6 +28,7 @@ class Contribution:
         examples: number of training rows.
         key: public key of the sender in base64; empty if it does not sign.
         signature: of `statement`, in base64.
+        segments: of an update that is averaged in segments, what `root_of` makes of them; else empty.
     """
 
     peer: str
@@ -40,6 +42,7 @@ class Contribution:
     labels: int = 1
     key: str = ""
     signature: str = ""
+    segments: str = ""
 
     @property
     def is_signed(self) -> bool:
@@ -47,14 +50,20 @@ class Contribution:
         return bool(self.key and self.signature)
 
     def statement(self) -> bytes:
-        """The bytes that are signed: one line for each field, in a fixed order."""
-        said = {name: getattr(self, name) for name in _FIELDS if name != "signature"}
+        """The bytes that are signed: one line for each field, in a fixed order; none for `segments` where it is empty."""
+        said = {name: getattr(self, name) for name in self._fields if name != "signature"}
         lines = [f"{name}: {str(value).encode('unicode_escape').decode()}" for name, value in said.items()]
         return "\n".join([_FIRST, *lines]).encode()
 
     def view(self) -> dict[str, Any]:
         """The fields for the record of its round, which contains trainer, round and initiator already."""
-        return {name: getattr(self, name) for name in _FIELDS if name not in ("trainer", "round", "initiator")}
+        return {
+            name: getattr(self, name) for name in self._fields if name not in ("trainer", "round", "initiator")
+        }
+
+    @property
+    def _fields(self) -> tuple[str, ...]:
+        return tuple(name for name in _FIELDS if name != "segments" or self.segments)
 
     @classmethod
     def read(cls, view: Mapping[str, Any], trainer: str, round: int, initiator: str) -> Contribution:
@@ -72,7 +81,7 @@ class Contribution:
         said: dict[str, Any] = {"trainer": trainer, "round": round, "initiator": initiator}
         for one in fields(cls):
             if one.name not in said or (one.name != "trainer" and one.name in view):
-                value = view[one.name]
+                value = view.get(one.name, "") if one.name == "segments" else view[one.name]
                 if type(value).__name__ != one.type:
                     raise ValueError(f"{one.name} of a contribution is {value!r:.100}")
                 said[one.name] = value
@@ -160,6 +169,31 @@ class NoisyRelease:
     noise_multiplier: float
     sampling_rate: float = 1.0
     steps: int = 1
+
+
+class Counted(Protocol):
+    """What an update counts by, as its sender states it."""
+
+    @property
+    def examples(self) -> int | None:
+        """The number of training rows."""
+        ...
+
+    @property
+    def labels(self) -> int | None:
+        """The number of labels in the sender's data."""
+        ...
+
+    @property
+    def staleness(self) -> int | None:
+        """The number of rounds since the start of its training."""
+        ...
+
+
+def root_of(update: Counted, digests: Iterable[str]) -> Digest:
+    """The digest of an update that is known by the digests of its segments, and of what it counts by."""
+    figures = f"{update.examples} {update.labels or 1} {update.staleness or 0}"
+    return Digest(hashlib.sha256("\n".join([figures, *digests]).encode()).hexdigest())
 
 
 Over = Literal["reached", "given_up", "stopped", "deadline"]

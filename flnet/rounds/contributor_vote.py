@@ -49,6 +49,7 @@ class ContributorVote:
         quorum: Callable[[], int],
         is_sound: Callable[[Contributors], bool],
         held: Callable[[], Contributors] | None = None,
+        covers: Callable[[PeerId, Collection[PeerId]], bool] | None = None,
     ) -> None:
         """Args:
         members: sorted; without `me` where this node only listens.
@@ -59,9 +60,10 @@ class ContributorVote:
             holds them whole. Then all members must accept under ballot 0, and not only a quorum, and a leader proposes
             the updates of those that promised, and of others what all of these hold: who has vanished takes nothing with
             it that is settled.
+        covers: whether members together hold all parts of an update; None where its sender is trusted to serve it.
         """
         self._me, self._group, self._members, self._quorum = me, group, list(members), quorum
-        self._is_sound, self._held = is_sound, held
+        self._is_sound, self._held, self._covers = is_sound, held, covers
         self._awaited: set[PeerId] = set()  # whose promises are waited for, though a quorum has come
         self._helds: dict[PeerId, Mapping[str, str]] = {}  # what those hold that promised
         self._promised = 0
@@ -142,7 +144,12 @@ class ContributorVote:
                 return self._propose()
             case ProposePart(ballot=ballot, contributors=members) if ballot >= self._promised and ballot > 0:
                 contributors = contributors_of(members)
-                if self._me in self._members and self._is_sound(contributors):
+                is_other = (
+                    self._accepted is not None
+                    and self._accepted[0] == ballot
+                    and self._accepted[1] != contributors
+                )
+                if self._me in self._members and self._is_sound(contributors) and not is_other:
                     return self._accept(ballot, contributors)
             case AcceptPart(ballot=ballot, contributors=members):
                 self._count(sender, ballot, contributors_of(members))
@@ -196,6 +203,11 @@ class ContributorVote:
 
     def _is_safe(self, peer: PeerId, digest: str) -> bool:
         """Whether an update is not lost if its sender has vanished, or the sender is there."""
+        holders = {self._me, *(member for member, held in self._helds.items() if held.get(peer) == digest)} - {
+            peer
+        }
+        if self._covers is not None and peer != self._me and not self._covers(peer, holders):
+            return False
         return peer in self._promises or all(held.get(peer) == digest for held in self._helds.values())
 
     def _may_be_settled(self) -> list[tuple[int, Contributors]]:

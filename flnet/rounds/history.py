@@ -87,6 +87,7 @@ class RoundRecord:
         secure: by whom the secure sum was opened here; None where updates are not masked, or no sum was opened here.
         spread: how far the updates of neighbours were from that of this node, where nodes average with their neighbours
             alone (`flnet.algorithms.gossip`); None where there is one average for all, and without a neighbour's update.
+        disputed: by peer, why it is not to be trusted, where updates are averaged in segments, and what it signed.
     """
 
     key: RoundKey
@@ -113,6 +114,7 @@ class RoundRecord:
     privacy: Mapping[str, Any] | None = None
     secure: SumRecord | None = None
     spread: float | None = None
+    disputed: dict[PeerId, Mapping[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -146,6 +148,7 @@ class RoundRecord:
             None if view.get("privacy") is None else dict(view["privacy"]),
             None if view.get("secure") is None else SumRecord.read(view["secure"]),
             None if view.get("spread") is None else float(view["spread"]),
+            dict(view.get("disputed") or {}),
         )
 
     def add_words(self, words: str) -> None:
@@ -180,6 +183,7 @@ class RoundRecord:
             **({"privacy": dict(self.privacy)} if self.privacy else {}),
             **({"secure": self.secure.view(len(self.contributors))} if self.secure else {}),
             **({} if self.spread is None else {"spread": self.spread}),
+            **({"disputed": {peer: dict(why) for peer, why in self.disputed.items()}} if self.disputed else {}),
         }
 
 

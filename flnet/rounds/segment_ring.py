@@ -29,13 +29,14 @@ class SegmentRing:
         self.order = sorted(members, key=lambda peer: (_place(key, peer), peer))
         self.copies = min(copies, len(self.order))
 
-    def owners(self, segment: int, gone: Collection[PeerId] = ()) -> list[PeerId]:
+    def owners(self, segment: int, gone: Collection[PeerId] = (), more: int = 0) -> list[PeerId]:
         """Who sums a segment, the first owner first.
 
         Args:
             gone: members that do not take part any more.
+            more: how many owners there are beyond the usual number.
         """
-        return self._from(segment, gone)[: self.copies]
+        return self._from(segment, gone)[: self.copies + more]
 
     def holders(self, segment: int, contributor: PeerId) -> list[PeerId]:
         """The nodes, its sender apart, that hold a segment of an update before the contributors are settled.

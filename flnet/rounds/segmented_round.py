@@ -159,7 +159,23 @@ class SegmentedRound(VotedRound):
             self._inbox.put_part(event)  # until it is known who takes part
             return []
         hurried = self.sum.hurry() if self.phase is Phase.GATHERING and not self.gathering.updates else []
-        return [*hurried, *self.sum.receive(event.peer, event.part)]
+        effects = [*hurried, *self.sum.receive(event.peer, event.part)]
+        return [*effects, *self._name_disputed()] if self.record.digest is not None else effects
+
+    def _name_disputed(self) -> list[Effect]:
+        """Say who told nodes different things, or stated wrong results; with what it signed, as far as it did."""
+        assert self.sum is not None
+        effects: list[Effect] = []
+        for peer, dispute in sorted(self.sum.disputes().items()):
+            if peer not in self.record.disputed:
+                words = (
+                    text("{peer} broke the protocol, as what it signed shows: {reason}", peer, dispute.reason)
+                    if dispute.statements
+                    else text("{peer} may have broken the protocol: {reason}", peer, dispute.reason)
+                )
+                effects.append(self._tell("peer_disputed", words, peer=peer, proven=bool(dispute.statements)))
+            self.record.disputed[peer] = dispute.view()
+        return [*effects, *self.sum.pass_on()]
 
     def _fields_of(self, part: SecurePart, attempt: int) -> dict[str, Any]:
         return {"part": part, "choice": self.choice}
@@ -290,7 +306,7 @@ class SegmentedRound(VotedRound):
             effects = [*effects, *self._try_again()]
         if sum.failure:
             why = text("round {number} has no average: {reason}", self.key.number, sum.failure)
-            return [*effects, *self._give_up(why)]
+            return [*effects, *self._name_disputed(), *self._give_up(why)]
         if sum.settled is not None and self.gathering.closed is None:
             effects = [*effects, *self.gathering.close(Closing.COMPLETE)]
         average = sum.average if self.phase is Phase.AVERAGING else None
@@ -303,10 +319,12 @@ class SegmentedRound(VotedRound):
     def _joined(self, average: Params) -> list[Effect]:
         """All segments of the average are here: its contributors are those that were settled."""
         assert self.sum is not None
-        updates = self.sum.updates
-        for peer in self.gathering.updates.keys() - updates.keys():
-            self.gathering.declined[peer] = text("its update came too late for the average")
+        updates, disputes, named = self.sum.updates, self.sum.disputes(), self._name_disputed()
+        lost = (self.gathering.updates.keys() | disputes.keys() & set(self.gathering.missing)) - updates.keys()
+        for peer in lost:
+            late = text("its update came too late for the average")
+            self.gathering.declined[peer] = disputes[peer].reason if peer in disputes else late
         self.gathering.updates = updates
         self.record.left_out, self.record.missing = None, tuple(self.gathering.missing)
         self.record.outcome = self._closing_words()
-        return self._averaged(Averaged(self.key, average))
+        return [*self._averaged(Averaged(self.key, average)), *named]

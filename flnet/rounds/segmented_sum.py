@@ -8,36 +8,37 @@
 4. Every node downloads what the owners made, and joins it.
 
 What an owner makes follows from what was settled alone. So any node can take the place of an owner that vanished, and with
-several owners for a segment, what most of them made counts.
+several owners for a segment, what most of them made counts. Where owners differ so that no result has a majority, one more
+node makes the segment.
+
+With three owners or more, and enough members, some of them may lie (`SegmentedSum.liars`). Then a vote needs more members,
+and each of them has to hold its part of all that it accepts. An average counts only once so many members have stated
+results of its contributors that no other set of them can reach as many: no liar can give two nodes two averages.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cached_property
 
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.params.segments import Segments
 from flnet.protocol.effects import Average, CancelTimer, Effect, SetTimer
 from flnet.protocol.events import Event, Fetched, TimerFired
 from flnet.protocol.secure_sum import SecurePart
-from flnet.protocol.segments import SumPart
-from flnet.protocol.updates import RoundKey, Update
+from flnet.protocol.segments import SignedOfferPart, SumPart
+from flnet.protocol.updates import RoundKey, Update, root_of
 from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.download import ParamsDownload
+from flnet.rounds.segment_disputes import Dispute, ToldUpdates, roots_in, wrong_results
 from flnet.rounds.segment_ring import SegmentRing
 from flnet.rounds.settlement import VOTES, Settlement, digest_of
 from flnet.text import text
 
 TURNS = 4  # parts of the patience, after each of which a silent owner is replaced
-
-
-def root_of(update: Update, digests: Iterable[str]) -> Digest:
-    """The digest of an update that is known by the digests of its segments, and of what it counts by."""
-    figures = f"{update.examples} {update.labels} {update.staleness}"
-    return Digest(hashlib.sha256("\n".join([figures, *digests]).encode()).hexdigest())
 
 
 class SegmentedSum:
@@ -75,12 +76,15 @@ class SegmentedSum:
         self._by_digest: dict[
             Digest, Params
         ] = {}  # all segments that are here, so that nothing is hashed to find one
-        self._told: dict[int, dict[PeerId, tuple[str, Digest]]] = {}  # by segment: what nodes made, and of what
+        self._told: dict[int, dict[PeerId, SumPart]] = {}  # by segment: what nodes made, and of what
+        self._passed_on: dict[PeerId, SumPart] = {}  # what others were told by a node
+        self._told_updates = ToldUpdates(me)
         self._made: dict[int, Params] = {}  # what this node made, and what it downloaded of others
         self._downloads: dict[Digest, ParamsDownload] = {}
         self._resting: set[Digest] = set()  # what could not be downloaded, until it is tried again
         self._gone: set[PeerId] = set()
         self._late: dict[int, set[PeerId]] = {}  # by segment: owners that were waited for in vain
+        self._more: Counter[int] = Counter()  # by segment: owners that were added because the others differ
         self._turns, self._waits = 0, False
         self._is_averaging = False
 
@@ -111,14 +115,41 @@ class SegmentedSum:
 
     @property
     def average(self) -> Params | None:
-        """The average, once all its segments are here."""
-        if len(self._made) < self._segments.count:
+        """The average, once all its segments are here, and enough members average the same."""
+        if len(self._made) < self._segments.count or not self._is_common:
             return None
         return self._segments.joined([self._made[segment] for segment in range(self._segments.count)])
 
     def abstain(self) -> None:
         """Vote no more: this node does not know what it has agreed to."""
         self._settlement = self._new_settlement(is_voter=False)
+
+    def disputes(self) -> Mapping[PeerId, Dispute]:
+        """Who told nodes different things in this round, or stated wrong results, as far as this node knows."""
+        told, settled = self._told_updates, self.settled or ()
+        found = {peer: Dispute(text("it told others of another update than this node")) for peer in self._suspects}
+        for peer, root in settled:
+            if self._roots.get(peer, root) != root:
+                found[peer] = Dispute(text("it told others of another update than this node"))
+        found |= {peer: told.proof(peer) for peer in told.two_faced}
+        counts = {segment: self._decided(segment) or made.digest for segment, made in self._made.items()}
+        for peer in self.ring.order if settled else ():
+            parts = [said[peer] for said in self._told.values() if peer in said]
+            wrong = wrong_results([*parts, *filter(None, [self._passed_on.get(peer)])], self._of, counts)
+            if wrong is not None:
+                found.setdefault(peer, wrong)
+        return found
+
+    def pass_on(self) -> list[Effect]:
+        """Tell all of a wrong result that a node signed, once: it may have told others the right one."""
+        counts = {segment: made.digest for segment, made in self._made.items()}
+        for said in self._told.values():
+            for peer, part in said.items():
+                is_wrong = wrong_results([part], self._of, counts) is not None
+                if part.signature and is_wrong and peer not in self._passed_on:
+                    self._passed_on[peer] = part.model_copy(update={"maker": peer})
+                    return [*self._say(None, self._passed_on[peer]), *self.pass_on()]
+        return []
 
     # --- updates
 
@@ -184,26 +215,40 @@ class SegmentedSum:
         held, was_settled = {peer for peer, _ in self._held()}, self.settled is not None
         if not held and not was_settled:
             return []  # the round is over here: a vote would only draw others into it
-        is_all = held == set(chosen)
-        vote = self._settlement.accept_all() if is_all else []
-        vote += self._settlement.lead_in_turn(self._here, at_once=not is_all)
+        vote = self._settlement.accept_all() if held == set(chosen) else []
+        is_here = set(chosen) - self._distrusted <= held
+        vote += self._settlement.lead_in_turn(self._here, at_once=not is_here)
         return [*vote, *([] if was_settled else self._wait()), *self._go_on()]
 
     def receive(self, sender: PeerId, part: SecurePart) -> list[Effect]:
         """Take a part that a peer sent."""
         self._gone.discard(sender)
         if isinstance(part, VOTES):
-            was_settled = self.settled is not None
-            effects = self._settlement.receive(sender, part)
+            was_settled, compared = self.settled is not None, self._compare(sender, part)
+            effects = [*compared, *self._settlement.receive(sender, part)]
             return [*effects, *([] if was_settled else self._begin()), *self._go_on()]
-        if isinstance(part, SumPart) and part.segment < self._segments.count:
-            told = self._told.setdefault(part.segment, {})
-            told.setdefault(sender, (part.contributors, Digest(part.digest)))
+        match part:
+            case SignedOfferPart() if part.peer in self.ring.order:
+                self._told_updates.note(part.contribution("", self.key))
+                return [*self._compare(sender, part), *self._go_on()]
+            case SumPart(maker=str() as maker) if maker in self.ring.order and maker != self._me:
+                self._passed_on.setdefault(PeerId(maker), part)
+            case SumPart(maker=None) if part.segment < self._segments.count and sender in self.ring.order:
+                self._told.setdefault(part.segment, {}).setdefault(sender, part)
         return self._go_on()
 
     def hurry(self) -> list[Effect]:
         """This node has come to a vote that is under way, and waits for nothing else: it is to end in time."""
         return [] if self._waits else self._wait()
+
+    def _compare(self, sender: PeerId, part: SecurePart) -> list[Effect]:
+        """If a member was told of another update of a peer than this node, tell all what the peer signed for this one."""
+        effects: list[Effect] = []
+        for peer, root in roots_in(part):
+            if self._roots.get(peer, root) != root and sender in self.ring.order:
+                shown = self._told_updates.differs(peer, sender)
+                effects += [] if shown is None else self._say(None, shown)
+        return effects
 
     def leave(self, peer: PeerId) -> list[Effect]:
         """A peer vanished, or takes no part any more. This node is there, also if it does not train."""
@@ -248,31 +293,82 @@ class SegmentedSum:
     def _new_settlement(self, *, is_voter: bool) -> Settlement:
         members, key = sorted(self.ring.order), self.key
         facts = "\n".join([f"{key.number} {key.initiator} {self.ring.copies}", *members])
-        group, least = hashlib.sha256(facts.encode()).hexdigest(), len(members) // 2 + 1
-        voters = (group, members, lambda: least, self._say)
-        sound, held = self._is_sound, self._held
-        return Settlement(key, self._me, *voters, is_sound=sound, held=held, is_voter=is_voter, has_parts=True)
+        group, least = hashlib.sha256(facts.encode()).hexdigest(), self._quorum(len(members))
+        return Settlement(
+            key,
+            self._me,
+            *(group, members, lambda: least, self._say),
+            is_sound=self._is_sound,
+            held=self._held,
+            is_voter=is_voter,
+            has_parts=True,
+            covers=self._covers if self.liars else None,
+        )
+
+    @property
+    def liars(self) -> int:
+        """How many members may lie without harm: fewer than half of the owners of a segment, and than a third of all."""
+        return min((self.ring.copies - 1) // 2, (len(self.ring.order) - 1) // 3)
+
+    def _quorum(self, voters: int) -> int:
+        """How many of so many voters two sets cannot both have, as each honest one is for one set only."""
+        return (voters + self.liars) // 2 + 1
+
+    @property
+    def _is_common(self) -> bool:
+        """Whether no other contributors can be averaged by as many members, whatever liars said in the vote."""
+        if not self.liars:
+            return True
+        owners = {peer for segment in range(self._segments.count) for peer in self.ring.owners(segment)}
+        agreed = {peer for segment in range(self._segments.count) for peer in self._stated(segment)}
+        return len(owners & {*agreed, self._me}) >= self._quorum(len(owners))
+
+    def _covers(self, contributor: PeerId, holders: Collection[PeerId]) -> bool:
+        """Whether these nodes together hold all of an update, so that its sender need not serve it any more."""
+        segments = range(self._segments.count)
+        return all(set(self.ring.holders(segment, contributor)) & set(holders) for segment in segments)
 
     @property
     def _here(self) -> set[PeerId]:
         return set(self.ring.order) - self._gone
 
     def _say(self, to: PeerId | None, part: SecurePart) -> list[Effect]:
-        kind = f"sum {part.segment}" if isinstance(part, SumPart) else type(part).__name__
+        about = {SumPart: "segment", SignedOfferPart: "peer"}.get(type(part))
+        kind = f"{type(part).__name__} {getattr(part, about) if about else ''}"
         self._said[to, kind] = part
         return self._send(to, part)
 
     def _note(self, update: Update, digests: Sequence[Digest]) -> None:
         self._updates[update.peer], self._digests[update.peer] = update, tuple(digests)
         self._roots[update.peer] = root_of(update, digests)
+        if update.peer != self._me:
+            self._told_updates.note(update.contribution)
 
     def _held(self) -> Contributors:
-        return tuple((peer, self._roots[peer]) for peer in sorted(self._updates) if self.has(peer))
+        peers = self._updates.keys() - self._distrusted
+        return tuple((peer, self._roots[peer]) for peer in sorted(peers) if self.has(peer))
+
+    @property
+    def _distrusted(self) -> set[PeerId]:
+        """Whose updates this node does not propose."""
+        return self._told_updates.two_faced | self._suspects
+
+    @property
+    def _suspects(self) -> set[PeerId]:
+        """Who told more members of another update than may lie about that; nobody where any member may."""
+        otherwise = self._told_updates.otherwise
+        return {peer for peer, tellers in otherwise.items() if len(tellers) > self.liars} if self.liars else set()
 
     def _is_sound(self, contributors: Contributors) -> bool:
-        """Whether this node may accept a set: of members, with what they told this node."""
+        """Whether this node may accept a set: of members, with what they told this node.
+
+        Where a member may lie, it could name an update that nobody was told of, or can download: then this node must have
+        what it is to hold of each.
+        """
         if not contributors or not {peer for peer, _ in contributors} <= set(self.ring.order):
             return False
+        if self.liars:
+            return set(contributors) <= set(self._held())
         return all(self._roots.get(peer, root) == root for peer, root in contributors)
 
     def _needed(self, contributor: PeerId) -> list[int]:
@@ -301,7 +397,7 @@ class SegmentedSum:
             if segment in self._made:
                 effects += self._announce(segment)
                 continue
-            if self._me in self._owners(segment):
+            if self._me in self._owners(segment) and self._knows_all:
                 effects += self._sum(segment)
             elif (digest := self._decided(segment)) is not None:
                 effects += self._download(digest, self._makers(segment, digest), segment)
@@ -312,18 +408,31 @@ class SegmentedSum:
         if segment in self._announced or self._me not in self._owners(segment):
             return []
         self._announced.add(segment)
-        assert self.settled is not None
-        of, made = digest_of(self.settled), self._made[segment].digest
-        return self._say(None, SumPart(segment=segment, contributors=of, digest=made))
+        made = self._made[segment].digest
+        return self._say(None, SumPart(segment=segment, contributors=self._of, digest=made))
 
     def _owners(self, segment: int) -> list[PeerId]:
-        late = self._late.get(segment, set()) - self._told.get(segment, {}).keys()
-        return self.ring.owners(segment, self._gone | late)
+        late = self._late.get(segment, set()) - self._stated(segment).keys()
+        return self.ring.owners(segment, self._gone | late, self._more[segment])
+
+    def _stated(self, segment: int) -> dict[PeerId, Digest]:
+        """What nodes made of the contributors that were settled."""
+        told = self._told.get(segment, {})
+        return {peer: Digest(part.digest) for peer, part in told.items() if part.contributors == self._of}
+
+    @cached_property
+    def _of(self) -> str:
+        """The digest of the contributors that were settled."""
+        assert self.settled is not None
+        return digest_of(self.settled)
+
+    @property
+    def _knows_all(self) -> bool:
+        """Whether this node was told of all updates that were settled, and of no other ones."""
+        return all(self._roots.get(peer) == root for peer, root in self.settled or ())
 
     def _sum(self, segment: int) -> list[Effect]:
         """Average a segment of which all inputs are here; else download what is lacking."""
-        if any(self._roots.get(peer) != root for peer, root in self.settled or ()):
-            return []  # it did not hear of an update, or of another one
         peers = [peer for peer, _ in self.settled or ()]
         lacking = [peer for peer in peers if (peer, segment) not in self._inputs]
         if lacking:
@@ -337,15 +446,14 @@ class SegmentedSum:
 
     def _decided(self, segment: int) -> Digest | None:
         """What most owners made of a segment; None as long as they have not said so."""
-        assert self.settled is not None
-        of, told = digest_of(self.settled), self._told.get(segment, {})
-        made = Counter(told[peer][1] for peer in self._owners(segment) if peer in told and told[peer][0] == of)
+        stated = self._stated(segment)
+        made = Counter(stated[peer] for peer in self._owners(segment) if peer in stated)
         least = self.ring.copies // 2 + 1
         return next((digest for digest, count in made.most_common(1) if count >= least), None)
 
     def _makers(self, segment: int, digest: Digest) -> list[PeerId]:
         return [
-            peer for peer, (_, made) in self._told[segment].items() if made == digest and peer not in self._gone
+            peer for peer, part in self._told[segment].items() if part.digest == digest and peer not in self._gone
         ]
 
     def _want(self, peer: PeerId, segments: Iterable[int]) -> list[Effect]:
@@ -387,21 +495,28 @@ class SegmentedSum:
                     self._made[segment] = params
 
     def _wait_no_longer(self) -> list[Effect]:
-        """An owner that has said nothing is replaced by the next node in the ring; after TURNS of them it is enough."""
+        """An owner that has said nothing is replaced by the next node in the ring; after TURNS of them it is enough.
+
+        Where all owners have stated results, and none of these has a majority, the next node makes the segment, too.
+        """
         self._turns += 1
         if self.settled is None:
             if self._turns >= TURNS:
                 self.failure = text("the nodes did not agree in time on whose updates are averaged")
             return [] if self.failure else self._wait()
         lacking = [segment for segment in range(self._segments.count) if segment not in self._made]
-        if not lacking:
+        if not lacking and self._is_common:
             return []
         if self._turns >= TURNS:
-            self.failure = text("the averages of {count} segments did not come in time", len(lacking))
+            self.failure = (
+                text("the averages of {count} segments did not come in time", len(lacking))
+                if lacking
+                else text("too few nodes average the updates that were settled")
+            )
             return []
         for segment in lacking:
-            told = self._told.get(segment, {})
             # Also this node: it may lack an update that it did not hear of in time.
-            silent = {peer for peer in self._owners(segment) if peer not in told}
+            silent = set(self._owners(segment)) - self._stated(segment).keys()
             self._late.setdefault(segment, set()).update(silent)
+            self._more[segment] += not silent and self._decided(segment) is None
         return [*self._wait(), *self._go_on()]

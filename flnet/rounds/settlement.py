@@ -43,6 +43,7 @@ class Settlement:
         held: Callable[[], Contributors],
         is_voter: bool = True,
         has_parts: bool = False,
+        covers: Callable[[PeerId, Collection[PeerId]], bool] | None = None,
     ) -> None:
         """Args:
         group: digest of who votes on what, to which all parts are bound.
@@ -53,12 +54,13 @@ class Settlement:
         held: the contributors of which this node has what it needs, to propose them.
         is_voter: whether this node votes; one that lost its memory in the round does not.
         has_parts: whether nodes hold parts of updates, so that all should hold what is settled; see `ContributorVote`.
+        covers: whether members together hold all parts of an update; see `ContributorVote`.
         """
         self._key, self._me, self._members, self._say, self._held = key, me, list(members), say, held
         voters = [peer for peer in members if is_voter or peer != me]
         self._votes = me in voters
         self._has_parts = has_parts
-        self._vote = ContributorVote(me, group, voters, quorum, is_sound, held if has_parts else None)
+        self._vote = ContributorVote(me, group, voters, quorum, is_sound, held if has_parts else None, covers)
         self.timer = f"vote:{key.number}:{key.initiator}"
 
     @property

@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from random import Random
 
 from flnet.aggregation.base import RoundStart
@@ -34,9 +35,11 @@ from flnet.protocol.events import (
     MeshStarted,
     RoundTriggered,
     SumSpoilt,
+    Trained,
 )
 from flnet.protocol.messages import SAFETENSORS, Peer
 from flnet.protocol.secure_sum import MaskUpdate
+from flnet.protocol.updates import Contribution
 from flnet.rounds.round import Round
 from flnet.rounds.settings import Rules, Waits
 from flnet.simulation.clock import VirtualClock
@@ -243,12 +246,26 @@ class Cluster(Environment):
         """How many seconds a piece of work takes, and its result."""
         match effect:
             case Train():
-                return train(self.rng, self.faults, effect, node.slowness)
+                seconds, event = train(self.rng, self.faults, effect, node.slowness)
+                return seconds, self._stated(node, event)
             case Evaluate(key, _, shared, split=split):
                 measured = Evaluated(key, shared.digest, self.accuracy_of(node.id, shared.digest), split=split)
                 return QUICK * node.slowness, measured
             case Average():
                 return QUICK * node.slowness, self._average(node, effect)
+
+    def _stated(self, node: SimulatedNode, event: Event) -> Event:
+        """A training with what its node states of it, where that is signed: in segments, in a mesh that proves keys."""
+        model = node.job.held.model
+        if model is None or not isinstance(event, Trained) or not self.network.is_keyed or not self._in_segments:
+            return event
+        key, base, trained = event.key, node.job.held.digest or "", event.params.digest
+        facts = (node.id, TRAINER, key.number, key.initiator, model.schema.digest, base, trained, event.examples)
+        return replace(event, contribution=Contribution(*facts))
+
+    @property
+    def _in_segments(self) -> bool:
+        return self.rules is not None and self.rules.topology.kind == "segments"
 
     def is_now_busy(self, node: SimulatedNode, is_busy: bool) -> None:
         """A node reports whether it has an open round."""

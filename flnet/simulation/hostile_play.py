@@ -43,7 +43,7 @@ from flnet.rounds.numbering import ERA, REST
 from flnet.simulation.actions import Actions
 from flnet.simulation.cluster import QUICK, Cluster, Listen, key_of
 from flnet.simulation.hostile import FORGING_SECONDS, MOVES, HostileCore, HostileMember
-from flnet.simulation.invariants import Accepted, InvariantBroken, Ledger, SecureLedger
+from flnet.simulation.invariants import Accepted, InvariantBroken, Ledger, SecureLedger, SegmentLedger
 from flnet.simulation.network import Answered
 from flnet.simulation.node import TRAINER, SimulatedNode, prepared
 from flnet.simulation.playback import Play
@@ -114,18 +114,21 @@ class HonestLedger(Ledger):
     tell from its own in a mesh without a key.
     """
 
-    def __init__(self, hostile: PeerId, is_keyed: bool) -> None:
+    def __init__(self, hostile: Collection[PeerId], is_keyed: bool) -> None:
+        """Args:
+        hostile: the hostile members.
+        """
         super().__init__()
         self.hostile, self._is_keyed = hostile, is_keyed
 
     def sent_update(self, peer: PeerId, key: RoundKey, params: Params, staleness: int = 0) -> None:
         """A node sends its update of a round."""
-        if peer != self.hostile:
+        if peer not in self.hostile:
             super().sent_update(peer, key, params, staleness)
 
     def started_average(self, node: PeerId, number: int) -> None:
         """A node begins to average."""
-        if node != self.hostile:
+        if node not in self.hostile:
             super().started_average(node, number)
 
     def averaged(
@@ -138,30 +141,30 @@ class HonestLedger(Ledger):
         left_out: Collection[PeerId] = (),
     ) -> None:
         """A node has averaged."""
-        if node != self.hostile:
+        if node not in self.hostile:
             super().averaged(node, effect, result, folded, apart, left_out)
 
     def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
         """The update that a node accepted from a peer."""
-        return None if job.settings.my_id == self.hostile else super().accepted(job, event)
+        return None if job.settings.my_id in self.hostile else super().accepted(job, event)
 
     def acknowledged_update(self, node: PeerId, accepted: Accepted, disk: SavedJob) -> None:
         """A node replies 200 to an update."""
-        if accepted.peer != self.hostile:
+        if accepted.peer not in self.hostile:
             super().acknowledged_update(node, accepted, disk)
 
     def adopted(self, node: PeerId, own: Digest, before: float, after: float, threshold: float) -> None:
         """A node adopted a peer's model instead of its own average."""
-        if node != self.hostile:
+        if node not in self.hostile:
             super().adopted(node, own, before, after, threshold)
 
     def entered_round(self, node: PeerId, number: int) -> None:
         """The effects of a step become visible to others."""
-        if node != self.hostile:
+        if node not in self.hostile:
             super().entered_round(node, number)
 
     def _was_sent(self, node: PeerId, update: Update) -> bool:
-        may_be_forged = not self._is_keyed or update.peer == self.hostile
+        may_be_forged = not self._is_keyed or update.peer in self.hostile
         return may_be_forged or super()._was_sent(node, update)
 
 
@@ -239,6 +242,24 @@ class HonestSecureLedger(HonestLedger, SecureLedger):
     """The same where updates are masked. The hostile member is in no group: it knows nothing of masks."""
 
 
+class HonestSegmentLedger(HonestLedger, SegmentLedger):
+    """The same where updates are averaged in segments."""
+
+    def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
+        """An update counts if the members settle so."""
+        return None
+
+    def averaged_segment(self, node: PeerId, members: Collection[str], effect: Average, result: Params) -> None:
+        """A node has averaged a segment."""
+        if node not in self.hostile:
+            super().averaged_segment(node, members, effect, result)
+
+    def joined(self, node: PeerId, members: Collection[str], key: RoundKey, digest: Digest) -> None:
+        """A node has joined the segments of an average."""
+        if node not in self.hostile:
+            super().joined(node, members, key, digest)
+
+
 class HostileCluster(Cluster):
     """A mesh of honest nodes and a hostile member.
 
@@ -250,8 +271,10 @@ class HostileCluster(Cluster):
     def __init__(self, schedule: Schedule, hostile_id: str, listen: Listen | None = None) -> None:
         self._scores: dict[tuple[PeerId, Digest], float] = {}
         self.is_calm: Callable[[], bool] = lambda: False
-        kind = HonestSecureLedger if schedule.secure else HonestLedger
-        ledger = kind(PeerId(hostile_id), schedule.keyed)
+        kind = HonestLedger
+        if schedule.secure or schedule.segments:
+            kind = HonestSecureLedger if schedule.secure else HonestSegmentLedger
+        ledger = kind({PeerId(hostile_id)}, schedule.keyed)
         s = schedule
         rules = replace(s.rules, limits=LIMITS)
         super().__init__(s.size, s.seed, s.faults, s.waits, s.pauses, listen, rules, ledger, s.keyed)
@@ -315,7 +338,8 @@ class HostileCluster(Cluster):
                     for name, value in effect.params.items()
                 }
             )
-        return seconds, Trained(effect.key, trained, rng.randint(1, 500), score(node.id, trained), seconds=seconds)
+        made = Trained(effect.key, trained, rng.randint(1, 500), score(node.id, trained), seconds=seconds)
+        return seconds, self._stated(node, made)
 
     def is_now_busy(self, node: SimulatedNode, is_busy: bool) -> None:
         """An honest node reports whether it has an open round."""

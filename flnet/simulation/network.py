@@ -10,7 +10,7 @@ from typing import Protocol
 
 from flnet.errors import NotAnnounced, ParamsRefused, PeerError
 from flnet.node.core import NodeCore
-from flnet.node.inbound import KINDS, check_speaker, claim_of, located, version_in
+from flnet.node.inbound import KINDS, check_speaker, check_statements, claim_of, located, version_in
 from flnet.node.outbox import goes_along
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Fetch, Send, SendAnnounce, SendProbe
@@ -191,6 +191,7 @@ class SimulatedNetwork:
             packet = self._read(KINDS[path], body)
             if self.is_keyed:
                 check_speaker(receiver.core.members, packet.message, sender.core.members.key or "")
+            check_statements(receiver.claims, packet.message)
             owner, event = receiver.core.read(packet, sender.address.partition(":")[0])
             event = receiver.claims.checked(event) if receiver.claims else event
             contacts = receiver.core.contacts(packet)
@@ -246,7 +247,7 @@ class Calls:
 
     def send(self, node: Receiver, owner: TrainerId, effect: Send) -> None:
         """Send a job's message to all its recipients."""
-        message = effect.message
+        message = node.claims.signed(effect.message) if node.claims else effect.message
         assert isinstance(message, JobMessage)
         key = RoundKey(message.round, PeerId(message.initiator or message.i_am.id))
         if isinstance(message, ModelParams) and effect.params is not None:
@@ -321,6 +322,7 @@ class Calls:
             params = None if held is None else held[1]
             try:  # a form is checked where parameters arrive (`flnet.node.formats`)
                 params = effect.form.conform(params) if effect.form and params else params
+                params = None if params and effect.proven and params.digest != effect.digest else params
             except ParamsRefused:
                 params = None
             if params is not None:

@@ -158,7 +158,7 @@ class Schedule:
         if self.secure:
             return Rules(Participation(self.participation), averaging={MERGING: parse_rule(SECURE).name})
         if self.segments:
-            topology = Topology("segments", 1 + self.seed % 3)
+            topology = Topology("segments", 3 if self.hostile else 1 + self.seed % 3)
             return Rules(Participation(self.participation, names_all=True), topology=topology)
         if self.topology:
             return Rules(Participation(names_all=True), topology=Topology.read(self.topology))

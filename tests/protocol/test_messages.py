@@ -422,13 +422,16 @@ PLAIN = Contribution("b", "T", 3, "a", "1" * 64, "2" * 64, "3" * 64, 40, 2)
 
 
 def test_the_statement_names_every_field_but_the_signature_in_a_fixed_order() -> None:
-    stated = replace(PLAIN, key="k", signature="s")
+    stated = replace(PLAIN, key="k", signature="s", segments="r")
     lines = stated.statement().decode().splitlines()
     assert lines[:4] == ["flnet contribution, version 1", "peer: b", "trainer: T", "round: 3"]
     assert [line.partition(":")[0] for line in lines[1:]] == [
         f.name for f in fields(stated) if f.name != "signature"
     ]
     assert stated.statement() == replace(stated, signature="other").statement()
+    assert (
+        replace(stated, segments="").statement() == "\n".join(lines[:-1]).encode()
+    )  # as before there were segments
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(PLAIN) if one.name != "signature"])

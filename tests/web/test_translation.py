@@ -81,6 +81,7 @@ NO_SENTENCES = {
     "{}, {} rounds, noise {}",  # likewise
     "merging rule",  # what nodes say to each other; people read "aggregation rule"
     "flnet claim, version 1",  # what is signed begins with it
+    "flnet segment, version 1",
     "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code
     "expected the part that is moved at each end, at least 0 and below 0.5; got {}",
     "expected a norm above 0, got {}",  # likewise

@@ -119,6 +119,15 @@ class SumView(View):
     words: str = Field(description="all this in a sentence")
 
 
+class DisputeView(View):
+    """Why a node is not to be trusted."""
+
+    reason: str
+    statements: list[dict[str, str | int | None]] = Field(
+        default=[], description="what it signed, as proof; empty where nothing is signed"
+    )
+
+
 class RoundView(View):
     """The result of one round on this node."""
 
@@ -172,6 +181,11 @@ class RoundView(View):
         default=None,
         description="mean distance of the updates of neighbours from this node's one, before averaging, as a part of its "
         "norm; null where all nodes make one average",
+    )
+    disputed: dict[str, DisputeView] = Field(
+        default={},
+        description="nodes that told others something else than this node, or stated wrong results, where updates are "
+        "averaged in segments (docs/topology.md)",
     )
 
 

@@ -1,0 +1,135 @@
+"""Whole nodes of a mesh with a key that average in segments: what they sign, and what a node that lies has signed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from flnet.cli.history import SIGNED, WRONG, disputed_lines, reasons, verdict_of
+from flnet.errors import ContributionRefused
+from flnet.node.inbound import check_statements
+from flnet.protocol.effects import Send
+from flnet.protocol.messages import HyperParams, JobMessage, ModelParams, Peer
+from flnet.protocol.segments import SegmentsMessage, SumPart
+from flnet.protocol.updates import Contribution
+from flnet.rounds.segment_disputes import TWO_UPDATES
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of
+
+KEYED: dict[str, Any] = {"mesh_key": "k" * 20, "topology": "segments:3"}
+DIGEST = "f" * 64
+
+
+def trainers() -> list[Linear]:
+    return [Linear(float(i), examples=10 * (i + 1), numbers=9) for i in range(4)]
+
+
+def lies(mesh: Mesh, name: str, lie: Any) -> None:
+    """Let a node say something else, which it signs then; `lie(message)` is said to node "a" alone if it is no result."""
+    outbox = mesh.nodes[name]._performer._outbox
+    send = outbox.send
+
+    async def sends(owner: Any, effect: Send) -> None:
+        changed = lie(effect.message)
+        if changed is None:
+            await send(owner, effect)
+        elif isinstance(changed, ModelParams):
+            await send(owner, replace(effect, to=tuple(peer for peer in effect.to if peer != "a")))
+            await send(
+                owner,
+                replace(effect, to=tuple(peer for peer in effect.to if peer == "a"), message=changed, params=None),
+            )
+        else:
+            await send(owner, replace(effect, message=changed))
+
+    outbox.send = sends  # type: ignore[method-assign]
+
+
+def wrong_sum(message: Any) -> JobMessage | None:
+    if not isinstance(message, SegmentsMessage) or not isinstance(message.part, SumPart):
+        return None
+    return message.model_copy(update={"part": message.part.model_copy(update={"digest": DIGEST})})
+
+
+def other_offer(message: Any) -> JobMessage | None:
+    if not isinstance(message, ModelParams) or not message.segments:
+        return None
+    return message.model_copy(update={"segments": (DIGEST, *message.segments[1:])})
+
+
+async def test_honest_nodes_sign_the_segments_that_they_offer_and_dispute_nothing() -> None:
+    async with mesh_of(*trainers(), **KEYED) as mesh:
+        await mesh.train()
+        assert len(mesh.digests()) == 1
+        for name, node in mesh.nodes.items():
+            (record,) = await node.records(MNIST_3_7, 1)
+            assert "disputed" not in record and len(record["contributors"]) == 4
+            read = [Contribution.read(view, MNIST_3_7, 0, "a") for view in record["contributions"]]
+            assert [verdict_of(stated) for stated in read] == [SIGNED] * 4
+            assert all(stated.segments for stated in read if stated.peer != name)
+            assert verdict_of(replace(next(s for s in read if s.segments), segments=DIGEST)) == WRONG
+
+
+async def test_a_wrong_result_is_outvoted_and_its_maker_named_with_what_it_signed() -> None:
+    async with mesh_of(*trainers(), **KEYED) as mesh:
+        lies(mesh, "d", wrong_sum)
+        await mesh.train()
+        assert len({mesh.nodes[name].job(MNIST_3_7).digest for name in "abc"}) == 1
+        for name in "abc":
+            (record,) = await mesh.nodes[name].records(MNIST_3_7, 1)
+            assert set(record["disputed"]) == {"d"} and set(record["contributors"]) == set("abcd")
+            (line,) = disputed_lines(record, MNIST_3_7)
+            assert line.startswith("round 0: d: it stated other results of segments ")
+            assert SIGNED in line and WRONG not in line and line.partition(" (")[0] in reasons(record)
+            told = [news for news in mesh.nodes[name].feed.recent() if news.kind == "peer_disputed"]
+            assert [(news.data["peer"], news.data["proven"]) for news in told] == [("d", True)]
+            statement = record["disputed"]["d"]["statements"][0] | {"digest": "0" * 64}
+            forged = {**record, "disputed": {"d": {"reason": "", "statements": [statement]}}}
+            assert WRONG in disputed_lines(forged, MNIST_3_7)[0]
+
+
+async def test_who_signs_two_updates_is_left_out_and_both_are_kept() -> None:
+    async with mesh_of(*trainers(), **KEYED) as mesh:
+        lies(mesh, "d", other_offer)
+        await mesh.train()
+        assert len({mesh.nodes[name].job(MNIST_3_7).digest for name in "abc"}) == 1
+        for name in "abc":
+            (record,) = await mesh.nodes[name].records(MNIST_3_7, 1)
+            assert set(record["contributors"]) == set("abc") and record["left_out"] == {"d": TWO_UPDATES}
+            stated = record["disputed"]["d"]["statements"]
+            read = [Contribution.read(view, MNIST_3_7, 0, "a") for view in stated]
+            assert [verdict_of(each) for each in read] == [SIGNED, SIGNED]
+            assert read[0].segments != read[1].segments and read[0].peer == read[1].peer == "d"
+            assert disputed_lines(record, MNIST_3_7) == [
+                f"round 0: d: {TWO_UPDATES} (what it stated is: {SIGNED}, {SIGNED})"
+            ]
+
+
+def result(**fields: Any) -> SegmentsMessage:
+    part = SumPart(segment=0, contributors=DIGEST, digest=DIGEST, **fields)
+    me = Peer(id="b", ip="127.0.0.1", port=4001)
+    hyper = HyperParams(e=1, u=0.1, b=8)
+    about: dict[str, Any] = {
+        "trainer_id": MNIST_3_7,
+        "round": 0,
+        "initiator": "a",
+        "federated_learning_params": hyper,
+    }
+    return SegmentsMessage(i_am=me, part=part, **about)
+
+
+async def test_results_that_are_not_signed_by_their_maker_are_refused_and_nothing_is_passed_on_in_an_open_mesh() -> (
+    None
+):
+    async with mesh_of(*trainers()[:2], **KEYED) as mesh:
+        claims = mesh.nodes["a"].checks.claims
+        signed = mesh.nodes["b"].checks.claims.signed(result())  # type: ignore[union-attr]
+        check_statements(claims, signed)
+        stolen = signed.model_copy(update={"part": signed.part.model_copy(update={"segment": 1})})
+        for wrong in (result(), stolen, signed.model_copy(update={"round": 1}), result(maker="a")):
+            with pytest.raises(ContributionRefused, match=r"what [ab] states about segments is not signed by it"):
+                check_statements(claims, wrong)
+    check_statements(None, result())
+    with pytest.raises(ContributionRefused, match="nothing is signed in this mesh"):
+        check_statements(None, result(maker="c"))
