@@ -17,6 +17,7 @@ from flnet.protocol.segments import SignedOfferPart, SumPart
 from flnet.protocol.updates import Contribution
 from flnet.text import text
 
+MOST_STATEMENTS = 4  # that a record keeps of one node
 TWO_UPDATES = text("it signed two different updates of this round")
 
 
@@ -88,18 +89,21 @@ def roots_in(part: SecurePart) -> Iterable[tuple[PeerId, str]]:
 def wrong_results(parts: Iterable[SumPart], of: str, counts: Mapping[int, str]) -> Dispute | None:
     """What is wrong with results that a member stated; None if nothing is.
 
+    That it averaged other updates proves nothing: who leads the vote may have lied to it.
+
     Args:
         of: digest of the contributors that were settled.
         counts: by segment, the digest of the result that counts.
     """
+    parts = list(parts)
     wrong = [
-        part for part in parts if part.contributors != of or counts.get(part.segment, part.digest) != part.digest
+        part for part in parts if part.contributors == of and counts.get(part.segment, part.digest) != part.digest
     ]
-    if not wrong:
-        return None
-    statements = tuple(part.view() for part in wrong if part.signature)
-    segments = sorted({part.segment for part in wrong if part.contributors == of})
-    if not segments:
-        return Dispute(text("it stated results of other updates than those that were settled"), statements)
-    shown = ", ".join(map(str, segments[:5])) + ("..." if len(segments) > 5 else "")
-    return Dispute(text("it stated other results of segments {numbers} than those that count", shown), statements)
+    if wrong:
+        segments = sorted({part.segment for part in wrong})
+        shown = ", ".join(map(str, segments[:5])) + ("..." if len(segments) > 5 else "")
+        reason = text("it stated other results of segments {numbers} than those that count", shown)
+        return Dispute(reason, tuple(part.view() for part in wrong if part.signature)[:MOST_STATEMENTS])
+    if any(part.contributors != of for part in parts):
+        return Dispute(text("it stated results of other updates than those that were settled"))
+    return None

@@ -127,29 +127,35 @@ class SegmentedSum:
     def disputes(self) -> Mapping[PeerId, Dispute]:
         """Who told nodes different things in this round, or stated wrong results, as far as this node knows."""
         told, settled = self._told_updates, self.settled or ()
-        found = {peer: Dispute(text("it told others of another update than this node")) for peer in self._suspects}
-        for peer, root in settled:
-            if self._roots.get(peer, root) != root:
-                found[peer] = Dispute(text("it told others of another update than this node"))
+        otherwise = {peer for peer, root in settled if self._roots.get(peer, root) != root} | self._suspects
+        found = {peer: Dispute(text("it told others of another update than this node")) for peer in otherwise}
         found |= {peer: told.proof(peer) for peer in told.two_faced}
-        counts = {segment: self._decided(segment) or made.digest for segment, made in self._made.items()}
-        for peer in self.ring.order if settled else ():
-            parts = [said[peer] for said in self._told.values() if peer in said]
-            wrong = wrong_results([*parts, *filter(None, [self._passed_on.get(peer)])], self._of, counts)
-            if wrong is not None:
-                found.setdefault(peer, wrong)
+        for peer, wrong in self._wrong_results().items():
+            found.setdefault(peer, wrong)
         return found
 
     def pass_on(self) -> list[Effect]:
-        """Tell all of a wrong result that a node signed, once: it may have told others the right one."""
-        counts = {segment: made.digest for segment, made in self._made.items()}
-        for said in self._told.values():
-            for peer, part in said.items():
-                is_wrong = wrong_results([part], self._of, counts) is not None
-                if part.signature and is_wrong and peer not in self._passed_on:
-                    self._passed_on[peer] = part.model_copy(update={"maker": peer})
-                    return [*self._say(None, self._passed_on[peer]), *self.pass_on()]
-        return []
+        """Tell all of wrong results that nodes signed, of each node once: it may have told others the right one."""
+        effects: list[Effect] = []
+        for peer, wrong in self._wrong_results().items():
+            if wrong.statements and peer not in self._passed_on:
+                self._passed_on[peer] = SumPart(**wrong.statements[0], maker=peer)
+                effects += self._say(None, self._passed_on[peer])
+        return effects
+
+    def _wrong_results(self) -> dict[PeerId, Dispute]:
+        found: dict[PeerId, Dispute] = {}
+        for peer in self.ring.order if self.settled is not None and self._is_common else ():
+            parts = [told[peer] for told in self._told.values() if peer in told]
+            parts += [self._passed_on[peer]] if peer in self._passed_on else []
+            wrong = wrong_results(parts, self._of, self._counts)
+            found |= {} if wrong is None else {peer: wrong}
+        return found
+
+    @property
+    def _counts(self) -> Mapping[int, Digest]:
+        """By segment, the digest of the result that counts."""
+        return {segment: self._decided(segment) or made.digest for segment, made in self._made.items()}
 
     # --- updates
 
@@ -317,8 +323,8 @@ class SegmentedSum:
     @property
     def _is_common(self) -> bool:
         """Whether no other contributors can be averaged by as many members, whatever liars said in the vote."""
-        if not self.liars:
-            return True
+        if not self.liars or self.settled is None:
+            return self.settled is not None
         owners = {peer for segment in range(self._segments.count) for peer in self.ring.owners(segment)}
         agreed = {peer for segment in range(self._segments.count) for peer in self._stated(segment)}
         return len(owners & {*agreed, self._me}) >= self._quorum(len(owners))

@@ -243,7 +243,11 @@ class HonestSecureLedger(HonestLedger, SecureLedger):
 
 
 class HonestSegmentLedger(HonestLedger, SegmentLedger):
-    """The same where updates are averaged in segments."""
+    """The same where updates are averaged in segments.
+
+    A hostile member that leads a vote can settle two sets of contributors. Then nodes make segments of both, but no two
+    averages.
+    """
 
     def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
         """An update counts if the members settle so."""
@@ -252,7 +256,8 @@ class HonestSegmentLedger(HonestLedger, SegmentLedger):
     def averaged_segment(self, node: PeerId, members: Collection[str], effect: Average, result: Params) -> None:
         """A node has averaged a segment."""
         if node not in self.hostile:
-            super().averaged_segment(node, members, effect, result)
+            contributors = [f"{update.peer} {update.params.digest}" for update in effect.updates]
+            super().averaged_segment(node, [*members, *contributors], effect, result)
 
     def joined(self, node: PeerId, members: Collection[str], key: RoundKey, digest: Digest) -> None:
         """A node has joined the segments of an average."""
