@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection
+from itertools import islice
 
 from flnet.params.params import PeerId
 from flnet.protocol.updates import RoundKey
@@ -36,7 +37,9 @@ class SegmentRing:
             gone: members that do not take part any more.
             more: how many owners there are beyond the usual number.
         """
-        return self._from(segment, gone)[: self.copies + more]
+        at, count = segment % len(self.order), len(self.order)
+        ring = (self.order[(at + step) % count] for step in range(count))
+        return list(islice((peer for peer in ring if peer not in gone), self.copies + more))
 
     def holders(self, segment: int, contributor: PeerId) -> list[PeerId]:
         """The nodes, its sender apart, that hold a segment of an update before the contributors are settled.
@@ -46,10 +49,6 @@ class SegmentRing:
         """
         owners = [peer for peer in self.owners(segment) if peer != contributor]
         return owners or self.owners(segment, {contributor})[:1]
-
-    def _from(self, segment: int, gone: Collection[PeerId]) -> list[PeerId]:
-        at = segment % len(self.order)
-        return [peer for peer in (*self.order[at:], *self.order[:at]) if peer not in gone]
 
 
 def _place(key: RoundKey, peer: PeerId) -> bytes:
