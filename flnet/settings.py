@@ -667,9 +667,6 @@ class Settings(PlaceSettings):
             ),
             "FLNET_MAX_STALENESS lets updates count in a later round": self.max_staleness > 0,
             "FLNET_LEAVE_ONE_OUT averages without each peer in turn": self.leave_one_out,
-            "FLNET_CLIP_NORM shortens whole updates": self.clip_norm > 0,
-            "FLNET_MAX_UPDATE_NORM compares whole updates": "max_update_norm" in self.model_fields_set
-            and self.max_update_norm > 0,
         }
         found = [why for why, holds in conflicts.items() if holds]
         if found:

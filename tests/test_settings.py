@@ -465,8 +465,6 @@ def test_settings_that_look_at_single_updates_conflict_with_secure_sums(variable
         ("FLNET_AGGREGATION", "secure"),
         ("FLNET_MAX_STALENESS", "2"),
         ("FLNET_LEAVE_ONE_OUT", "true"),
-        ("FLNET_CLIP_NORM", "1.5"),
-        ("FLNET_MAX_UPDATE_NORM", "10"),
     ],
 )
 def test_what_needs_whole_updates_conflicts_with_segments(variable: str, value: str) -> None:
@@ -481,9 +479,19 @@ def test_rules_that_work_number_by_number_go_with_segments(rule: str) -> None:
     assert (settings.topology, settings.aggregation) == ("segments:3", rule)
 
 
-@pytest.mark.parametrize("wire", ["float16", "int8"])
-def test_rounded_updates_go_with_segments(wire: str) -> None:
-    assert load_settings({}, {"FLNET_TOPOLOGY": "segments", "FLNET_WIRE": wire}).wire == wire
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("FLNET_WIRE", "float16"),
+        ("FLNET_WIRE", "int8"),
+        ("FLNET_CLIP_NORM", "1.5"),
+        ("FLNET_MAX_UPDATE_NORM", "10"),
+        ("FLNET_PARTICIPATION", "0.5"),
+    ],
+)
+def test_what_goes_with_segments(variable: str, value: str) -> None:
+    settings = load_settings({}, {"FLNET_TOPOLOGY": "segments", variable: value})
+    assert str(getattr(settings, variable.removeprefix("FLNET_").lower())).removesuffix(".0") == value
 
 
 @pytest.mark.parametrize("topology", ["random:2", "ring"])

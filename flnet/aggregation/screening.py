@@ -238,6 +238,11 @@ class Bounds:
     ratio: float = 100.0
     clip: float = 0.0
 
+    @property
+    def is_any(self) -> bool:
+        """Whether there is one, so that updates are measured."""
+        return bool(self.ratio or self.clip)
+
     def stated(self) -> dict[str, str]:
         """The bounds that differ from the defaults, in words by name; peers must state the same."""
         statements = {}
@@ -271,7 +276,7 @@ class Screening:
         self._buffers, self._of_buffers = buffer_names(schema), dict[PeerId, float]()
         self._bounds, self._base, self._schema = bounds, base, schema
         self._measure = measure
-        self._needs_base = needs_base or bool(bounds.ratio or bounds.clip)
+        self._needs_base = needs_base or bounds.is_any
         self._bases: dict[PeerId, Digest | None] = {}
         self._unlike: dict[PeerId, str] = {}
 
@@ -281,22 +286,11 @@ class Screening:
 
     def refused(self) -> Mapping[PeerId, str]:
         """The peers whose updates do not count, with the reason."""
-        buffers = too_far(self._of_buffers, self._bounds.ratio, of_buffers=True)
-        return {**buffers, **too_far(self.distances, self._bounds.ratio), **self._unlike}
+        return {**screened(self.distances, self._of_buffers, self._bounds.ratio), **self._unlike}
 
     def weighed(self, by_rule: Mapping[PeerId, Weighed]) -> Mapping[PeerId, Weighed]:
         """The rule's view of each update, with its distance and the reason if it does not count."""
-        usual, refused = usual_norm(self.distances.values()), self.refused()
-        weighed = {}
-        for peer, moved in self.distances.items():
-            entry = by_rule.get(peer, Weighed(0.0) if peer in refused else Weighed())
-            norm = moved / usual if usual and math.isfinite(moved) else None
-            weighed[peer] = replace(
-                entry,
-                norm=norm if entry.norm is None else entry.norm,
-                reason=entry.reason or refused.get(peer, ""),
-            )
-        return weighed
+        return with_norms(by_rule, self.distances, self.refused())
 
     @property
     def is_common(self) -> bool:
@@ -320,6 +314,34 @@ class Screening:
         if not 0 < self._bounds.clip < moved:
             return update
         return replace(update, params=clipped(self._base, update.params, self._schema, self._bounds.clip, moved))
+
+
+def screened(
+    distances: Mapping[PeerId, float], of_buffers: Mapping[PeerId, float], ratio: float
+) -> Mapping[PeerId, str]:
+    """The peers whose updates moved too far, with the reason.
+
+    Args:
+        distances, of_buffers: how far the weights and the buffers of each update moved.
+    """
+    return {**too_far(of_buffers, ratio, of_buffers=True), **too_far(distances, ratio)}
+
+
+def with_norms(
+    by_rule: Mapping[PeerId, Weighed], distances: Mapping[PeerId, float], refused: Mapping[PeerId, str]
+) -> Mapping[PeerId, Weighed]:
+    """The rule's view of each update, with its distance and the reason if it does not count."""
+    usual = usual_norm(distances.values())
+    weighed = {}
+    for peer, moved in distances.items():
+        entry = by_rule.get(peer, Weighed(0.0) if peer in refused else Weighed())
+        norm = moved / usual if usual and math.isfinite(moved) else None
+        weighed[peer] = replace(
+            entry,
+            norm=norm if entry.norm is None else entry.norm,
+            reason=entry.reason or refused.get(peer, ""),
+        )
+    return weighed
 
 
 def too_far(distances: Mapping[PeerId, float], ratio: float, of_buffers: bool = False) -> Mapping[PeerId, str]:

@@ -245,12 +245,14 @@ class ComputeTasks:
     async def _average_segment(self, trainer: TrainerId, effect: Average, segment: tuple[int, int]) -> Event:
         started, place = time.monotonic(), segment[0]
         start, rule = self._start(trainer, effect.key), self._rule(trainer)
+        start = start if effect.base is None else replace(start, base=effect.base)
+        how = (effect.updates, segment, self._bounds, effect.moved)
         try:
-            merged = await asyncio.to_thread(merged_segment, rule, start, effect.updates, segment)
+            merged, squares = await asyncio.to_thread(merged_segment, rule, start, *how)
             assert merged.digest
         except _ARITHMETIC as exc:
             return AveragingFailed(effect.key, f"{type(exc).__name__}: {exc}", segment=place)
-        return Averaged(effect.key, merged, time.monotonic() - started, segment=place)
+        return Averaged(effect.key, merged, time.monotonic() - started, segment=place, squares=squares)
 
     def _mixed(self, trainer: TrainerId, effect: Average, links: Mapping[PeerId, float]) -> Event:
         started, screening = time.monotonic(), self._screening(trainer)

@@ -300,6 +300,7 @@ def rules_of(settings: Settings) -> Rules:
         limits=limits_of(settings),
         privacy=plan_of(settings),
         topology=topology,
+        bounds=bounds_of(settings),
     )
 
 

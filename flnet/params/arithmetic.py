@@ -3,8 +3,8 @@
 All nodes that hold the same updates must get the same result to the last bit, on any processor and for any order of
 arrival. So a mean is the sum of float64(weight) * float64(number) in the order given, divided by the sum of the weights
 at the end, and rounded once to the dtype of the array. IEEE 754 fixes these steps. It does not fix a matrix product of
-BLAS, which sums in an order of its own. Norms and inner products are summed in many lanes, block after block, and the
-lanes are added at the end with one rounding.
+BLAS, which sums in an order of its own. Norms are summed piece by piece, and inner products in many lanes, block after
+block; pieces and lanes are added at the end with one rounding.
 
 Work goes block by block: the result of one step is still in a core's cache when the next step reads it. Rules that need
 all updates at once (medians, trimmed means) see one block of each update, side by side in float64. They need memory for
@@ -14,6 +14,7 @@ the updates, one result and one block, and never for a second copy of all update
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 
@@ -22,6 +23,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from flnet.params.blob import Memory, fresh
 from flnet.params.params import Array, MergeRule, Params, ParamSpec, PeerId, Schema
+from flnet.params.segments import piece_of
 from flnet.text import text
 
 Block = NDArray[np.float64]
@@ -406,24 +408,76 @@ def blocks(
             yield [row[start : start + BLOCK] for row in rows]
 
 
+Parts = tuple[float, ...]  # numbers that add up, without any rounding, to what they stand for
+Squares = tuple[Parts, Parts]  # how far a segment of an update moved, squared: its weights, and its buffers
+_COLUMNS = 16
+
+
 def distance(
     base: Mapping[str, Array], params: Mapping[str, Array], schema: Schema, names: Sequence[str] | None = None
 ) -> float:
     """The L2 norm of params - base over these arrays, by default the weights; infinite if too large to be computed.
 
-    Squares of float32 arrays are taken in float32 and summed in float64: six digits, which is far more than a
-    comparison with a median needs.
+    Squares of float32 arrays are taken in float32, and summed so in pieces of 256 numbers: six digits, which is far more
+    than a comparison with a median needs. The sums of the pieces are added with one rounding at the end, so the norm does
+    not depend on how parameters are cut into segments.
     """
-    most = longest(schema, names)
-    total, room = Total(most), np.empty(min(BLOCK, most))
-    with np.errstate(over="ignore", invalid="ignore"):
-        for base_block, block in blocks(schema, (base, params), names):
-            exact = np.result_type(block, np.float32)
-            moved = room.view(exact)[: block.size]
-            np.subtract(block, base_block, out=moved, dtype=exact)
-            np.multiply(moved, moved, out=moved)
-            total.add(moved)
-    return math.sqrt(total.value)
+    return norm_of(squares(base, params, schema.specs, weight_names(schema) if names is None else names))
+
+
+def norm_of(squares: Iterable[float]) -> float:
+    """The root of a sum of squares, which is rounded once; infinite if it is too large."""
+    return math.sqrt(max(0.0, fsum(squares)))
+
+
+def squares(
+    base: Mapping[str, Array], params: Mapping[str, Array], specs: Mapping[str, ParamSpec], names: Iterable[str]
+) -> list[float]:
+    """The sums of squares of params - base over these arrays, piece by piece (`flnet.params.segments.piece_of`).
+
+    Args:
+        base, params: whole arrays, or what lies of them in a segment.
+        specs: of the whole arrays.
+    """
+    sums: list[float] = []
+    for name in names:
+        here, there, piece = np.ravel(params[name]), np.ravel(base[name]), piece_of(math.prod(specs[name].shape))
+        exact = np.result_type(here, np.float32)
+        room = np.empty(min(BLOCK, -(-here.size // piece) * piece), exact)
+        for start in range(0, here.size, BLOCK):
+            block = slice(start, min(start + BLOCK, here.size))
+            size = block.stop - start
+            moved = room[: -(-size // piece) * piece]
+            moved[size:] = 0
+            with np.errstate(over="ignore", invalid="ignore"):
+                np.subtract(here[block], there[block], out=moved[:size], dtype=exact)
+                np.multiply(moved, moved, out=moved)
+                sums += _piece_sums(moved.reshape(-1, piece)).tolist()
+    return sums
+
+
+def _piece_sums(pieces: Array) -> Array:
+    """The sum of each row in an order that is the same on all processors: half is added to half, until one is left."""
+    while pieces.shape[1] > _COLUMNS:
+        half = pieces.shape[1] // 2
+        pieces = pieces[:, :half] + pieces[:, half:]
+    columns = np.ascontiguousarray(pieces.T)  # long rows are added faster than short ones
+    while len(columns) > 1:
+        half = len(columns) // 2
+        columns = columns[:half] + columns[half:]
+    sums: Array = columns[0]
+    return sums
+
+
+def parts_of(numbers: Sequence[float]) -> Parts:
+    """A few numbers with the exact sum of all of these, for who adds others to it."""
+    rest, parts = [*numbers], list[float]()
+    while part := fsum(rest):
+        if math.isinf(part):
+            return sys.float_info.max, sys.float_info.max  # too large together, too, and can be written in JSON
+        parts.append(part)
+        rest.append(-part)
+    return tuple(parts)
 
 
 def norm(params: Mapping[str, Array], schema: Schema) -> float:

@@ -25,8 +25,12 @@ from flnet.params.quantization import BLOCK, MIN_NUMBERS
 from flnet.text import text
 
 
-def step_of(size: int) -> int:
-    """Numbers of an array of so many numbers that no cut parts."""
+def piece_of(size: int) -> int:
+    """How many numbers of an array stay together, wherever it is cut.
+
+    Args:
+        size: numbers of the whole array.
+    """
     return BLOCK if size >= MIN_NUMBERS else 1
 
 
@@ -57,7 +61,7 @@ class Segments:
             raise ValueError(text("{count} segments; expected at least 1", count))
         self._schema = schema
         self._sizes = {name: math.prod(spec.shape) for name, spec in sorted(schema.specs.items())}
-        places = sum(-(-size // step_of(size)) for size in self._sizes.values())
+        places = sum(-(-size // piece_of(size)) for size in self._sizes.values())
         self.count = min(count, max(1, places))
 
     @cached_property
@@ -93,8 +97,8 @@ class Segments:
         """Where segments end in the row of all numbers: at the first place after each equal part, no two at the same."""
         at, arrays = 0, [np.empty(0, np.int64)]
         for size in self._sizes.values():
-            step = step_of(size)
-            arrays.append(at + np.minimum(np.arange(step, size + step, step), size))
+            piece = piece_of(size)
+            arrays.append(at + np.minimum(np.arange(piece, size + piece, piece), size))
             at += size
         places, last, ends = np.concatenate(arrays), -1, list[int]()
         parts = [at * (place + 1) // self.count for place in range(self.count)] if at else []

@@ -120,6 +120,8 @@ class Average:
         opened: what opens their sum, where updates are masked; None where they are not.
         segment: where only a segment of each update is averaged: its number, and how many there are.
         links: where a node averages with its neighbours alone: the largest weight of each of them.
+        base: of the round, where only a segment is averaged: that of most updates.
+        moved: how far the whole updates moved, where only a segment is averaged and this is known.
     """
 
     key: RoundKey
@@ -129,6 +131,8 @@ class Average:
     opened: OpenedSum | None = None
     segment: tuple[int, int] | None = None
     links: Mapping[PeerId, float] | None = None
+    base: Params | None = None
+    moved: Mapping[PeerId, float] | None = None
 
 
 @dataclass(frozen=True)

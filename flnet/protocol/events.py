@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from flnet.params.arithmetic import Squares
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
 from flnet.protocol.secure_sum import SecretResult, SecurePart
@@ -532,6 +533,7 @@ class Averaged(Event):
         segment: number of the segment that `params` are; None for a whole average.
         spread: how far the updates of neighbours are from the own one (`flnet.algorithms.gossip`); None for a common
             average.
+        squares: how far this segment of each update moved; empty where that is known, or is not looked at.
     """
 
     key: RoundKey
@@ -544,6 +546,7 @@ class Averaged(Event):
     note: str = ""
     segment: int | None = None
     spread: float | None = None
+    squares: tuple[Squares, ...] = ()
 
 
 @dataclass(frozen=True)

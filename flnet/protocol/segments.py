@@ -10,7 +10,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from flnet.params.params import PeerId
+from flnet.params.arithmetic import Squares
+from flnet.params.params import Digest, PeerId
 from flnet.protocol.messages import (
     MAX_PEERS,
     ChoiceMessage,
@@ -26,6 +27,11 @@ from flnet.protocol.updates import Contribution, RoundKey
 _FIRST = "flnet segment, version 1"  # so that no signature made for something else is taken for one
 
 
+Made = tuple[Digest, tuple[Squares, ...]]  # the digest of a segment, and how far that of each update moved
+# As many as a sum of float64 can need to be exact: one for each 53 of its 2100 bits.
+Parts = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(max_length=40)]
+
+
 class SumPart(SecurePart):
     """To all: the sender has summed a segment.
 
@@ -33,6 +39,8 @@ class SumPart(SecurePart):
         segment: its number, from 0.
         contributors: digest of the contributors whose segments are in it.
         digest: of the result, by which it can be downloaded.
+        squares: how far this segment of each update moved, in the order of the contributors: numbers that add up to the
+            sum of the squares, for weights and for buffers; absent once all know whose updates count, and how.
         maker: who stated it, where another node passes it on because it is wrong.
         key, signature: of `statement`, in base64, by who stated it. Only in meshes that prove keys.
     """
@@ -41,9 +49,15 @@ class SumPart(SecurePart):
     segment: int = Field(ge=0, le=MAX_PEERS)
     contributors: HexDigest
     digest: HexDigest
+    squares: tuple[tuple[Parts, Parts], ...] | None = Field(default=None, max_length=MAX_PEERS + 1)
     maker: Name | None = None
     key: PublicKey | None = None
     signature: Signature | None = None
+
+    @property
+    def result(self) -> Made:
+        """What it states of the segment."""
+        return Digest(self.digest), self.squares or ()
 
     @property
     def is_passed_on(self) -> bool:
@@ -56,7 +70,7 @@ class SumPart(SecurePart):
         Args:
             peer: who states it.
         """
-        facts = (peer, trainer, key.number, key.initiator, self.segment, self.contributors, self.digest)
+        facts = (peer, trainer, key.number, key.initiator, self.segment, self.contributors, *self.result)
         return "\n".join([_FIRST, *(str(fact).encode("unicode_escape").decode() for fact in facts)]).encode()
 
     def view(self) -> Mapping[str, Any]:

@@ -185,6 +185,11 @@ class Counted(Protocol):
         ...
 
     @property
+    def base(self) -> str | None:
+        """The digest of the parameters that the training began with."""
+        ...
+
+    @property
     def staleness(self) -> int | None:
         """The number of rounds since the start of its training."""
         ...
@@ -192,7 +197,7 @@ class Counted(Protocol):
 
 def root_of(update: Counted, digests: Iterable[str]) -> Digest:
     """The digest of an update that is known by the digests of its segments, and of what it counts by."""
-    figures = f"{update.examples} {update.labels or 1} {update.staleness or 0}"
+    figures = f"{update.examples} {update.labels or 1} {update.staleness or 0} {update.base}"
     return Digest(hashlib.sha256("\n".join([figures, *digests]).encode()).hexdigest())
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from flnet.params.params import PeerId
 from flnet.protocol.secure_sum import SecurePart
-from flnet.protocol.segments import SignedOfferPart, SumPart
+from flnet.protocol.segments import Made, SignedOfferPart, SumPart
 from flnet.protocol.updates import Contribution
 from flnet.text import text
 
@@ -86,24 +86,23 @@ def roots_in(part: SecurePart) -> Iterable[tuple[PeerId, str]]:
             yield from ((PeerId(peer), root) for peer, root in told.items())
 
 
-def wrong_results(parts: Iterable[SumPart], of: str, counts: Mapping[int, str]) -> Dispute | None:
+def wrong_results(parts: Iterable[SumPart], counts: Mapping[str, Mapping[int, Made]]) -> Dispute | None:
     """What is wrong with results that a member stated; None if nothing is.
 
     That it averaged other updates proves nothing: who leads the vote may have lied to it.
 
     Args:
-        of: digest of the contributors that were settled.
-        counts: by segment, the digest of the result that counts.
+        counts: the results that count, by the digest of what they are of, and by segment.
     """
     parts = list(parts)
     wrong = [
-        part for part in parts if part.contributors == of and counts.get(part.segment, part.digest) != part.digest
+        part for part in parts if counts.get(part.contributors, {}).get(part.segment, part.result) != part.result
     ]
     if wrong:
         segments = sorted({part.segment for part in wrong})
         shown = ", ".join(map(str, segments[:5])) + ("..." if len(segments) > 5 else "")
         reason = text("it stated other results of segments {numbers} than those that count", shown)
         return Dispute(reason, tuple(part.view() for part in wrong if part.signature)[:MOST_STATEMENTS])
-    if any(part.contributors != of for part in parts):
+    if any(part.contributors not in counts for part in parts):
         return Dispute(text("it stated results of other updates than those that were settled"))
     return None

@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Set
 from functools import partial
 from typing import Any
 
+from flnet.aggregation.screening import with_norms
 from flnet.errors import ParamsRefused, StaleRound
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.params.segments import Segments
@@ -130,7 +131,8 @@ class SegmentedRound(VotedRound):
         members = [PeerId(member) for member in self.choice.members]
         ring = SegmentRing(self.key, members, settings.rules.topology.copies)
         segments = Segments(held.schema, len(members))
-        made = SegmentedSum(self.key, settings.my_id, ring, segments, settings.waits.average, self._say_part)
+        how = (ring, segments, settings.waits.average, settings.rules.bounds, lambda: held.current.shared)
+        made = SegmentedSum(self.key, settings.my_id, *how, self._say_part)
         if not self._is_voter:
             made.abstain()
         return made
@@ -287,7 +289,7 @@ class SegmentedRound(VotedRound):
                     return []
                 if isinstance(event, AveragingFailed):
                     return super()._received(event)
-                return self.sum.averaged(event.segment, event.params)
+                return self.sum.averaged(event.segment, event.params, event.squares)
             case Fetched(_, _, digest) | FetchFailed(_, _, digest) if self.sum.awaits(digest):
                 return [*self.sum.handle(event), *self.gathering.arrived()]
             case TimerFired(name) if name in self.sum.timers:
@@ -327,4 +329,7 @@ class SegmentedRound(VotedRound):
         self.gathering.updates = updates
         self.record.left_out, self.record.missing = None, tuple(self.gathering.missing)
         self.record.outcome = self._closing_words()
-        return [*self._averaged(Averaged(self.key, average)), *named]
+        verdict = self.sum.verdict
+        weighed = with_norms({}, verdict.moved, verdict.refused)
+        made = Averaged(self.key, average, refused=verdict.refused, weighed=weighed)
+        return [*self._averaged(made), *named]

@@ -4,8 +4,11 @@
    that of every update, and nothing else of it.
 2. The members settle whose updates are averaged (`flnet.rounds.settlement`): else two segments could be averages of
    different nodes, and the model would be that of no round.
-3. Each owner averages its segment of the updates that were settled, and tells all the digest of what it made.
-4. Every node downloads what the owners made, and joins it.
+3. Each owner averages its segment of the updates that were settled, and tells all the digest of what it made, and how far
+   the segment of each update moved.
+4. So all know how far the whole updates moved. If one moved too far, it is left out or shortened, as in a mesh, and each
+   owner averages its segment once more. That is the exception; so nobody waits for it.
+5. Every node downloads what the owners made, and joins it.
 
 What an owner makes follows from what was settled alone. So any node can take the place of an owner that vanished, and with
 several owners for a segment, what most of them made counts. Where owners differ so that no result has a majority, one more
@@ -24,12 +27,15 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
+from flnet.aggregation.screening import Bounds, common_base
+from flnet.aggregation.segments import Verdict, judged
+from flnet.params.arithmetic import Squares
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.params.segments import Segments
 from flnet.protocol.effects import Average, CancelTimer, Effect, SetTimer
 from flnet.protocol.events import Event, Fetched, TimerFired
 from flnet.protocol.secure_sum import SecurePart
-from flnet.protocol.segments import SignedOfferPart, SumPart
+from flnet.protocol.segments import Made, SignedOfferPart, SumPart
 from flnet.protocol.updates import RoundKey, Update, root_of
 from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.download import ParamsDownload
@@ -56,29 +62,40 @@ class SegmentedSum:
         ring: SegmentRing,
         segments: Segments,
         patience: float,
+        bounds: Bounds,
+        held: Callable[[], Params],
         send: Callable[[PeerId | None, SecurePart], list[Effect]],
     ) -> None:
         """Args:
         segments: how parameters are cut.
         patience: seconds for which sums are waited for, once it is settled what they are of.
+        bounds: how far updates may move.
+        held: the shared parameters that this node holds.
         send: makes the effects that send a part to a node, or to all.
         """
         self.key, self.ring, self.failure = key, ring, ""
         self._me, self._segments, self._patience, self._send = me, segments, patience, send
+        self._bounds, self._held_params = bounds, held
         self._settlement = self._new_settlement(is_voter=True)
         self.timer = f"segments:{key.number}:{key.initiator}"
         self._said: dict[tuple[PeerId | None, str], SecurePart] = {}  # the newest of each kind
         self._updates: dict[PeerId, Update] = {}  # without parameters
         self._digests: dict[PeerId, Sequence[Digest]] = {}  # of the segments of each update
         self._roots: dict[PeerId, Digest] = {}  # of each update
-        self._announced: set[int] = set()  # segments of which this node has told what it has
+        self._announced: set[tuple[int, str]] = set()  # segments of which this node has told, and of what
         self._inputs: dict[tuple[PeerId, int], Params] = {}
         self._by_digest: dict[
             Digest, Params
         ] = {}  # all segments that are here, so that nothing is hashed to find one
-        self._told: dict[int, dict[PeerId, SumPart]] = {}  # by segment: what nodes made, and of what
+        self._told: dict[
+            int, dict[PeerId, dict[str, SumPart]]
+        ] = {}  # by segment: what nodes made, by what it is of
         self._passed_on: dict[PeerId, SumPart] = {}  # what others were told by a node
         self._told_updates = ToldUpdates(me)
+        self._first: dict[int, Made] = {}  # by segment: what was made first, of all updates that were settled
+        self._verdict: Verdict | None = None  # on these updates
+        self._changed = ""  # digest of the contributors as that changes them; empty if it does not
+        self._base: Params | None = None  # of the round, if it had to be downloaded
         self._made: dict[int, Params] = {}  # what this node made, and what it downloaded of others
         self._downloads: dict[Digest, ParamsDownload] = {}
         self._resting: set[Digest] = set()  # what could not be downloaded, until it is tried again
@@ -86,7 +103,7 @@ class SegmentedSum:
         self._late: dict[int, set[PeerId]] = {}  # by segment: owners that were waited for in vain
         self._more: Counter[int] = Counter()  # by segment: owners that were added because the others differ
         self._turns, self._waits = 0, False
-        self._is_averaging = False
+        self._averaging = ""  # of what a segment is being averaged here
 
     @property
     def timers(self) -> tuple[str, ...]:
@@ -108,6 +125,12 @@ class SegmentedSum:
         """The updates that were settled, without their parameters; of what did not reach this node, the name alone."""
         nothing = Params()
         return {peer: self._updates.get(peer) or Update(peer, self.key, nothing) for peer, _ in self.settled or ()}
+
+    @property
+    def verdict(self) -> Verdict:
+        """What follows from how far the updates moved, once the average is here."""
+        assert self._verdict is not None
+        return self._verdict
 
     def update_of(self, peer: PeerId) -> Update:
         """An update that was offered, without its parameters."""
@@ -144,18 +167,25 @@ class SegmentedSum:
         return effects
 
     def _wrong_results(self) -> dict[PeerId, Dispute]:
-        found: dict[PeerId, Dispute] = {}
-        for peer in self.ring.order if self.settled is not None and self._is_common else ():
-            parts = [told[peer] for told in self._told.values() if peer in told]
+        if self.settled is None or not self._is_common:
+            return {}
+        found, counts = dict[PeerId, Dispute](), self._counts
+        for peer in self.ring.order:
+            parts = [part for told in self._told.values() for part in told.get(peer, {}).values()]
             parts += [self._passed_on[peer]] if peer in self._passed_on else []
-            wrong = wrong_results(parts, self._of, self._counts)
+            wrong = wrong_results(parts, counts)
             found |= {} if wrong is None else {peer: wrong}
         return found
 
     @property
-    def _counts(self) -> Mapping[int, Digest]:
-        """By segment, the digest of the result that counts."""
-        return {segment: self._decided(segment) or made.digest for segment, made in self._made.items()}
+    def _counts(self) -> Mapping[str, Mapping[int, Made]]:
+        """The results that count, by what they are of, and by segment."""
+        segments = range(self._segments.count)
+        decided = {segment: made for segment in segments if (made := self._decided(segment)) is not None}
+        if not self._changed:
+            return {self._of_settled: self._first | decided}
+        own = {segment: (params.digest, ()) for segment, params in self._made.items()}
+        return {self._of_settled: self._first, self._changed: own | decided}
 
     # --- updates
 
@@ -240,7 +270,9 @@ class SegmentedSum:
             case SumPart(maker=str() as maker) if maker in self.ring.order and maker != self._me:
                 self._passed_on.setdefault(PeerId(maker), part)
             case SumPart(maker=None) if part.segment < self._segments.count and sender in self.ring.order:
-                self._told.setdefault(part.segment, {}).setdefault(sender, part)
+                told = self._told.setdefault(part.segment, {}).setdefault(sender, {})
+                if len(told) < 2:  # of the contributors, and of these as the verdict changes them
+                    told.setdefault(part.contributors, part)
         return self._go_on()
 
     def hurry(self) -> list[Effect]:
@@ -277,10 +309,18 @@ class SegmentedSum:
         self._downloads = {digest: each for digest, each in self._downloads.items() if not each.is_over}
         return [*effects, *self._go_on()]
 
-    def averaged(self, segment: int, params: Params) -> list[Effect]:
-        """This node has averaged a segment: tell all."""
-        self._is_averaging = False
-        self._made[segment] = self._by_digest[params.digest] = params
+    def averaged(self, segment: int, params: Params, squares: tuple[Squares, ...]) -> list[Effect]:
+        """This node has averaged a segment: tell all.
+
+        Args:
+            squares: how far the segment of each update moved, if it was not known before.
+        """
+        of, self._averaging = self._averaging, ""
+        self._by_digest[params.digest] = params
+        if self._verdict is None:
+            self._first[segment] = params.digest, squares
+        if of == self._of:
+            self._made[segment] = params
         return self._go_on()
 
     def say_again(self, peer: PeerId) -> list[Effect]:
@@ -339,8 +379,11 @@ class SegmentedSum:
         return set(self.ring.order) - self._gone
 
     def _say(self, to: PeerId | None, part: SecurePart) -> list[Effect]:
-        about = {SumPart: "segment", SignedOfferPart: "peer"}.get(type(part))
-        kind = f"{type(part).__name__} {getattr(part, about) if about else ''}"
+        kind = type(part).__name__
+        if isinstance(part, SumPart):
+            kind += f" {part.segment} {part.contributors} {part.maker}"
+        elif isinstance(part, SignedOfferPart):
+            kind += f" {part.peer}"
         self._said[to, kind] = part
         return self._send(to, part)
 
@@ -398,36 +441,73 @@ class SegmentedSum:
         """Take the steps that need no further event."""
         if self.settled is None or self.failure:
             return []
-        effects: list[Effect] = []
+        effects = self._judge()
+        # As long as updates may have to be shortened, what was made first is hardly the average.
+        is_average = self._verdict is not None or not self._bounds.clip
         for segment in range(self._segments.count):
+            effects += self._announce(segment)
             if segment in self._made:
-                effects += self._announce(segment)
                 continue
             if self._me in self._owners(segment) and self._knows_all:
                 effects += self._sum(segment)
-            elif (digest := self._decided(segment)) is not None:
-                effects += self._download(digest, self._makers(segment, digest), segment)
+            elif is_average and (made := self._decided(segment)) is not None:
+                effects += self._download(made[0], self._makers(segment, made), self._segments.schemas[segment])
         return effects
+
+    def _judge(self) -> list[Effect]:
+        """Once all know how far the updates moved: if that changes what counts, begin again with the averages."""
+        if self._verdict is not None:
+            return []
+        for segment in range(self._segments.count):
+            if segment not in self._first and (made := self._decided(segment)) is not None:
+                self._first[segment] = made
+        if len(self._first) < self._segments.count:
+            return []
+        peers = [peer for peer, _ in self.settled or ()]
+        squares = [self._first[segment][1] for segment in range(self._segments.count)]
+        verdict = self._verdict = judged(self._bounds, peers, squares)
+        if not verdict.changes:
+            return []
+        facts = [f"{moved.hex()} {peer in verdict.refused}" for peer, moved in verdict.moved.items()]
+        self._changed = hashlib.sha256("\n".join([self._of, *facts]).encode()).hexdigest()
+        self._made, self._late, self._more, self._turns = {}, {}, Counter(), 0
+        return self._wait()
 
     def _announce(self, segment: int) -> list[Effect]:
         """Tell all of a segment that this node owns; also one that an owner made which is gone: the others may lack it."""
-        if segment in self._announced or self._me not in self._owners(segment):
+        if self._me not in self._owners(segment):
             return []
-        self._announced.add(segment)
-        made = self._made[segment].digest
-        return self._say(None, SumPart(segment=segment, contributors=self._of, digest=made))
+        known: dict[str, Made] = {}
+        if segment in self._first and (segment in self._made or self._changed):
+            known[self._of_settled] = self._first[segment]
+        if segment in self._made and self._changed:
+            known[self._changed] = self._made[segment].digest, ()
+        effects: list[Effect] = []
+        for of in [of for of in known if (segment, of) not in self._announced]:
+            self._announced.add((segment, of))
+            made, squares = known[of]
+            part = SumPart(segment=segment, contributors=of, digest=made, squares=squares or None)
+            effects += self._say(None, part)
+        return effects
 
     def _owners(self, segment: int) -> list[PeerId]:
         late = self._late.get(segment, set()) - self._stated(segment).keys()
         return self.ring.owners(segment, self._gone | late, self._more[segment])
 
-    def _stated(self, segment: int) -> dict[PeerId, Digest]:
-        """What nodes made of the contributors that were settled."""
-        told = self._told.get(segment, {})
-        return {peer: Digest(part.digest) for peer, part in told.items() if part.contributors == self._of}
+    def _stated(self, segment: int) -> dict[PeerId, Made]:
+        """What nodes made of the contributors that were settled, as they count."""
+        is_measured = self._bounds.is_any and not self._changed
+        count = len(self.settled or ()) if is_measured else 0
+        told = {peer: parts.get(self._of) for peer, parts in self._told.get(segment, {}).items()}
+        return {peer: part.result for peer, part in told.items() if part and len(part.result[1]) == count}
+
+    @property
+    def _of(self) -> str:
+        """The digest of what segments are averages of: the contributors, as they count."""
+        return self._changed or self._of_settled
 
     @cached_property
-    def _of(self) -> str:
+    def _of_settled(self) -> str:
         """The digest of the contributors that were settled."""
         assert self.settled is not None
         return digest_of(self.settled)
@@ -439,27 +519,42 @@ class SegmentedSum:
 
     def _sum(self, segment: int) -> list[Effect]:
         """Average a segment of which all inputs are here; else download what is lacking."""
-        peers = [peer for peer, _ in self.settled or ()]
+        refused = self._verdict.refused if self._verdict is not None else {}
+        peers = [peer for peer, _ in self.settled or () if peer not in refused]
         lacking = [peer for peer in peers if (peer, segment) not in self._inputs]
         if lacking:
             return [effect for peer in lacking for effect in self._want(peer, [segment])]
-        if self._is_averaging:
+        base = self._base_of_round() if self._bounds.is_any else self._held_params()
+        if isinstance(base, str):
+            sources = [update.peer for update in self._updates.values() if update.base == base]
+            return self._download(Digest(base), sources, None)
+        if self._averaging:
             return []
-        self._is_averaging = True
+        self._averaging = self._of
         updates = (self._updates[peer] for peer in peers)
         cut = tuple(replace(update, params=self._inputs[update.peer, segment]) for update in updates)
-        return [Average(self.key, cut, segment=(segment, self._segments.count))]
+        moved = None if self._verdict is None else self._verdict.moved
+        return [Average(self.key, cut, segment=(segment, self._segments.count), base=base, moved=moved)]
 
-    def _decided(self, segment: int) -> Digest | None:
+    def _base_of_round(self) -> Params | Digest:
+        """The base of most updates, from which all are measured, or its digest, if it is not here."""
+        held = self._held_params()
+        base = common_base(self._updates[peer].base for peer, _ in self.settled or ())
+        here = next(
+            (params for params in (held, self._base) if params is not None and params.digest == base), None
+        )
+        return held if base is None else here or base
+
+    def _decided(self, segment: int) -> Made | None:
         """What most owners made of a segment; None as long as they have not said so."""
         stated = self._stated(segment)
         made = Counter(stated[peer] for peer in self._owners(segment) if peer in stated)
         least = self.ring.copies // 2 + 1
-        return next((digest for digest, count in made.most_common(1) if count >= least), None)
+        return next((each for each, count in made.most_common(1) if count >= least), None)
 
-    def _makers(self, segment: int, digest: Digest) -> list[PeerId]:
+    def _makers(self, segment: int, made: Made) -> list[PeerId]:
         return [
-            peer for peer, part in self._told[segment].items() if part.digest == digest and peer not in self._gone
+            peer for peer, result in self._stated(segment).items() if result == made and peer not in self._gone
         ]
 
     def _want(self, peer: PeerId, segments: Iterable[int]) -> list[Effect]:
@@ -470,14 +565,18 @@ class SegmentedSum:
             if digests is None or (peer, segment) in self._inputs:
                 continue
             sources = [peer, *self.ring.holders(segment, peer)]
-            effects += self._download(digests[segment], sources, segment)
+            effects += self._download(digests[segment], sources, self._segments.schemas[segment])
         return effects
 
-    def _download(self, digest: Digest, sources: Collection[PeerId], segment: int) -> list[Effect]:
+    def _download(self, digest: Digest, sources: Collection[PeerId], form: Schema | None) -> list[Effect]:
+        """Download what has this digest.
+
+        Args:
+            form: of a segment; None for the base of the round.
+        """
         if digest in self._downloads or digest in self._resting:
             return []
         here = [peer for peer in sources if peer != self._me and peer not in self._gone]
-        form = self._segments.schemas[segment]
         download = ParamsDownload(
             self.key, digest, f"segment:{digest[:16]}", self._me, here, self._patience, None, form
         )
@@ -491,13 +590,16 @@ class SegmentedSum:
     def _take(self, digest: Digest, params: Params) -> None:
         """Put a segment that came in each place where it is wanted; equal digests are equal segments."""
         self._by_digest[digest] = params
+        if any(update.base == digest for update in self._updates.values()):
+            self._base = params
         for peer, digests in self._digests.items():
             for segment, each in enumerate(digests):
                 if each == digest:
                     self._inputs[peer, segment] = params
         if self.settled is not None:
             for segment in range(self._segments.count):
-                if segment not in self._made and self._decided(segment) == digest:
+                made = None if segment in self._made else self._decided(segment)
+                if made is not None and made[0] == digest:
                     self._made[segment] = params
 
     def _wait_no_longer(self) -> list[Effect]:

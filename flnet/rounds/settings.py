@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from flnet.aggregation.base import MERGING, Secure, SharedMemory
+from flnet.aggregation.screening import Bounds
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.topology import Topology
 from flnet.params.params import PeerId, TrainerId
@@ -68,6 +69,7 @@ class Rules:
         participation: how many nodes train in a round.
         staleness: by how many rounds an update may be late and still counts, with a lower weight; 0: none may.
         averaging: how far updates may move, as stated by name, where that is not as usual.
+        bounds: how far they may move, in numbers.
         asynchronous: there are no common rounds: each node trains and merges when it has something.
         by_person: the aggregation rule that a person chose for this job while the node ran; empty: the settings' one.
         limits: what a start of another node may ask for; None for anything.
@@ -83,6 +85,7 @@ class Rules:
     limits: Limits | None = None
     privacy: PrivacyPlan | None = None
     topology: Topology = field(default_factory=Topology)
+    bounds: Bounds = field(default_factory=Bounds)
 
     @property
     def merging(self) -> str:

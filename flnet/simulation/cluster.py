@@ -104,7 +104,7 @@ class Cluster(Environment):
         self.network.is_keyed = is_keyed
         self.calls = Calls(self.network, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}
-        self.strategy, self.bounds = fed_avg(), USUAL
+        self.strategy, self.bounds = fed_avg(), USUAL if rules is None else rules.bounds
         self.measure: Measure = distance
         self.pauses = pauses or Pauses()
         self._open_rounds = self._runs = 0
@@ -325,12 +325,13 @@ class Cluster(Environment):
     def _average_segment(self, node: SimulatedNode, effect: Average, segment: tuple[int, int]) -> Event:
         model = node.job.held.model
         assert model is not None
-        start = RoundStart(model.schema, model.shared, effect.key.number, node.id)
-        params = merged_segment(self.strategy, start, effect.updates, segment)
+        start = RoundStart(model.schema, effect.base or model.shared, effect.key.number, node.id)
+        how = (effect.updates, segment, self.bounds, effect.moved)
+        params, squares = merged_segment(self.strategy, start, *how)
         if isinstance(self.ledger, SegmentLedger):
             choice = node.job.round.choice if isinstance(node.job.round, Round) else None
             self.ledger.averaged_segment(node.id, choice.members if choice else (), effect, params)
-        return Averaged(effect.key, params, segment=segment[0])
+        return Averaged(effect.key, params, segment=segment[0], squares=squares)
 
     def _mixed(self, node: SimulatedNode, effect: Average, links: Mapping[PeerId, float]) -> Event:
         model, base = node.job.held.model, node.job.screened_from

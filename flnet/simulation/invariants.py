@@ -302,7 +302,7 @@ class SegmentLedger(Ledger):
     def __init__(self) -> None:
         super().__init__()
         self._contributors: dict[StartedRound, tuple[PeerId, ...]] = {}
-        self._segments: dict[tuple[StartedRound, tuple[int, int]], Digest] = {}
+        self._segments: dict[tuple[StartedRound, tuple[int, int], bool], Digest] = {}
         self._common: dict[StartedRound, Digest] = {}
 
     def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
@@ -313,10 +313,10 @@ class SegmentLedger(Ledger):
         """A node has averaged a segment."""
         assert effect.segment is not None
         peers, start = tuple(peers_of(effect.updates)), (effect.key, frozenset(members))
-        if self._contributors.setdefault(start, peers) != peers:
+        if effect.moved is None and self._contributors.setdefault(start, peers) != peers:
             known = self._contributors[start]
             raise InvariantBroken(f"{node} averages a segment of {effect.key} of {peers}, others of {known}")
-        place = start, effect.segment
+        place = start, effect.segment, effect.moved is not None
         if self._segments.setdefault(place, result.digest) != result.digest:
             raise InvariantBroken(f"{node} made another segment {effect.segment} of {effect.key} than others")
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from random import Random
 
 from flnet.aggregation.base import MERGING
+from flnet.aggregation.screening import Bounds
 from flnet.algorithms.registry import SECURE, parse_rule
 from flnet.algorithms.topology import Topology
 from flnet.membership.probing import Pauses
@@ -159,7 +160,8 @@ class Schedule:
             return Rules(Participation(self.participation), averaging={MERGING: parse_rule(SECURE).name})
         if self.segments:
             topology = Topology("segments", 3 if self.hostile else 1 + self.seed % 3)
-            return Rules(Participation(self.participation, names_all=True), topology=topology)
+            bounds = Bounds(clip=self.seed % 4 // 3 * 0.5)
+            return Rules(Participation(self.participation, names_all=True), topology=topology, bounds=bounds)
         if self.topology:
             return Rules(Participation(names_all=True), topology=Topology.read(self.topology))
         return Rules(Participation(self.participation), self.staleness)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -24,13 +25,17 @@ from flnet.params.arithmetic import (
     distances,
     fsum,
     longest,
+    norm_of,
+    parts_of,
     quotient,
     sort_columns,
+    squares,
     usual_norm,
     weight_names,
     weighted_mean,
 )
 from flnet.params.params import Array, Params, PeerId, Schema
+from flnet.params.segments import Segments
 from tests.helpers import params
 
 BLOCK = 131_072  # numbers that one step of an average works on
@@ -268,15 +273,40 @@ def test_the_distance_is_the_norm_over_all_arrays_that_are_averaged() -> None:
 
 
 def test_the_order_of_the_sum_is_fixed() -> None:
-    moved = np.random.default_rng(1).normal(size=(40, 4096)).astype("float32")
-    lanes = np.zeros(4096, "float32")
-    for row in moved[:32]:
-        lanes += row * row
-    first, lanes = lanes.astype("float64"), np.zeros(4096, "float32")
-    for row in moved[32:]:
-        lanes += row * row
-    here, base = Params({"w": moved.reshape(-1)}), Params({"w": np.zeros(40 * 4096, "float32")})
-    assert distance(base, here, Schema.of(base)) == math.sqrt(math.fsum(first + lanes))
+    moved = np.random.default_rng(1).normal(size=150_001).astype("float32")
+    pieces = np.zeros((586, 256), "float32")
+    pieces.reshape(-1)[: moved.size] = moved * moved
+    for width in (128, 64, 32, 16, 8, 4, 2, 1):
+        pieces = pieces[:, :width] + pieces[:, width:]
+    here, base = Params({"w": moved}), Params({"w": np.zeros(moved.size, "float32")})
+    assert distance(base, here, Schema.of(base)) == math.sqrt(math.fsum(pieces[:, 0]))
+
+
+@given(st.lists(st.floats(0, 2.0**1000), max_size=40))
+def test_a_sum_in_parts_is_exact(numbers: list[float]) -> None:
+    parts = parts_of(numbers)
+    assert sum(map(Fraction, parts)) == sum(map(Fraction, numbers))
+    assert norm_of(parts) == norm_of(numbers)
+
+
+def test_a_sum_that_is_too_large_stays_so_in_parts() -> None:
+    parts = parts_of([math.inf, 1.0])
+    assert all(map(math.isfinite, parts)) and norm_of(parts) == math.inf
+
+
+@given(st.lists(st.integers(0, 3000), min_size=1, max_size=4), st.integers(1, 20), st.integers(0, 99))
+def test_the_norm_of_an_update_follows_from_its_segments(sizes: list[int], count: int, seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    base, here = (
+        Params({f"a{at}": chance.normal(0, 10.0**at, size).astype("float32") for at, size in enumerate(sizes)})
+        for _ in range(2)
+    )
+    schema = Schema.of(base)
+    segments = Segments(schema, count)
+    parts: list[float] = []
+    for one, other in zip(segments.cut(base), segments.cut(here), strict=True):
+        parts += parts_of(squares(one, other, schema.specs, one))
+    assert norm_of(parts) == distance(base, here, schema)
 
 
 def test_what_is_merged_by_maximum_has_no_distance() -> None:

@@ -9,9 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from flnet.params.arithmetic import weighted_mean
-from flnet.params.params import Params
+from flnet.aggregation.base import RoundStart
+from flnet.aggregation.screening import Bounds, remerge
+from flnet.algorithms.registry import parse_rule
+from flnet.params.arithmetic import clipped, weighted_mean
+from flnet.params.params import Params, PeerId, Schema
 from flnet.params.quantization import Encoding, lowered
+from flnet.protocol.updates import RoundKey, Update
 from tests.processes.harness import harness, until
 from tests.processes.test_wires import LARGE, Wires
 
@@ -91,3 +95,22 @@ def test_rounded_updates_travel_in_fewer_bytes_and_make_the_average_of_a_mesh(
                 assert record["digest"] == base.digest
                 for way in ("sent", "received"):
                     assert record["bytes"][way] <= 1.03 * (1 + part) * MODEL
+
+
+@pytest.mark.long
+def test_updates_that_nodes_shorten_make_the_average_of_a_mesh(tmp_path: Path) -> None:
+    base, bounds = Params({"w": np.zeros(LARGE, "float32"), "b": np.zeros(3, "float32")}), Bounds(clip=3.0)
+    schema, rule = Schema.of(base), parse_rule("agg1")
+    with meshed(tmp_path, CLIP_NORM="3") as wires:
+        for number in range(2):
+            wires.trigger()
+            sent = []
+            for shard in range(1, NODES + 1):
+                step = np.linspace(-1, shard, LARGE, dtype="float32")
+                trained = Params({"w": base["w"] + step, "b": base["b"] + np.float32(shard)})
+                shorter = clipped(base, trained, schema, bounds.clip)
+                sent.append(Update(PeerId(f"n{shard - 1}"), RoundKey(number, PeerId("n0")), shorter, 10 * shard))
+            base = remerge(bounds, rule, RoundStart(schema, base), None)(sent)
+            for record in wires.ended(number, *wires.harness.nodes):
+                assert record["digest"] == base.digest
+                assert all(record["weighed"][node]["norm"] for node in record["contributors"])
