@@ -462,7 +462,7 @@ def test_settings_that_look_at_single_updates_conflict_with_secure_sums(variable
         ("FLNET_AGGREGATION", "krum:1"),
         ("FLNET_AGGREGATION", "clip,agg1"),
         ("FLNET_AGGREGATION", "fedavgm:1:0.9"),
-        ("FLNET_AGGREGATION", "secure"),
+        ("FLNET_AGGREGATION", "k-means"),
         ("FLNET_MAX_STALENESS", "2"),
         ("FLNET_LEAVE_ONE_OUT", "true"),
     ],
@@ -473,7 +473,10 @@ def test_what_needs_whole_updates_conflicts_with_segments(variable: str, value: 
     load_settings({}, {"FLNET_TOPOLOGY": "mesh", variable: value})
 
 
-@pytest.mark.parametrize("rule", ["agg0", "agg1", "agg2", "median", "trimmed-mean:0.2", "winsorised-mean:0.2"])
+@pytest.mark.parametrize(
+    "rule",
+    ["agg0", "agg1", "agg2", "median", "trimmed-mean:0.2", "winsorised-mean:0.2", "secure", "secure,k-means"],
+)
 def test_rules_that_work_number_by_number_go_with_segments(rule: str) -> None:
     settings = load_settings({}, {"FLNET_TOPOLOGY": "segments:3", "FLNET_AGGREGATION": rule})
     assert (settings.topology, settings.aggregation) == ("segments:3", rule)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from flnet.aggregation.base import AggregationRule, RoundStart
 from flnet.aggregation.screening import Bounds, screened
 from flnet.params.arithmetic import Squares, buffer_names, clipped, norm_of, parts_of, squares, weight_names
@@ -66,7 +68,7 @@ def merged_segment(
 
     Args:
         start: of the round, with the whole base.
-        updates: sorted by peer, each with this segment of its parameters.
+        updates: sorted by peer, each with this segment of its parameters; masked ones are added.
         segment: its number, and how many there are.
         moved: how far the whole updates moved, so that they are shortened; None where it is not known yet.
 
@@ -74,6 +76,8 @@ def merged_segment(
         To the last bit what lies there in the average of the whole updates. If it is not known how far they moved, also
         how far this segment of each did, as far as there are bounds.
     """
+    if rule.secure is not None:
+        return added(updates), ()
     place, count = segment
     segments, specs = Segments(start.schema, count), start.schema.specs
     schema, base = segments.schemas[place], segments.cut(start.base)[place]
@@ -90,3 +94,12 @@ def merged_segment(
         updates = [replace(update, params=params) for update, params in zip(updates, shorter, strict=True)]
     merged = rule.merge(None, replace(start, schema=schema, base=base), updates)
     return merged.params, tuple(measured)
+
+
+def added(updates: Sequence[Update]) -> Params:
+    """The sum of masked updates, or of the same segment of each, modulo the range of their whole numbers."""
+    total = {name: np.array(numbers) for name, numbers in updates[0].params.items()}
+    for update in updates[1:]:
+        for name, numbers in total.items():
+            np.add(numbers, update.params[name], out=numbers)
+    return Params(total)

@@ -91,6 +91,6 @@ class Topology:
         """Whether updates that travel so can be aggregated by this rule."""
         if self.kind == "mesh":
             return True
-        if rule.secure is not None:
-            return False
-        return rule.name in MIXED if self.is_sparse else rule.by_number
+        if self.is_sparse:
+            return rule.secure is None and rule.name in MIXED
+        return rule.by_number or rule.secure is not None  # masked updates are added number by number

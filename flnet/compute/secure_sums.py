@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from flnet.aggregation.base import AggregationRule, Merged
+from flnet.aggregation.segments import added
 from flnet.algorithms.differential_privacy import RandomWords
 from flnet.algorithms.noised_sum import NoisedMeanEncoder, SumNoise
 from flnet.algorithms.registry import SumEncoder, noised_encoder, sum_encoder
-from flnet.algorithms.secure_sum import Numbers
 from flnet.errors import FlnetError, PeerError
 from flnet.params.params import Params, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Average, SecureStep
@@ -107,9 +107,7 @@ class SecureSums:
             {peer: Public.read(words) for peer, words in opened.members.items()},
             opened.threshold,
         )
-        total: Numbers = np.zeros(1 + schema.numbers, f"uint{rule.secure.bits}")
-        for update in effect.updates:
-            np.add(total, update.params[MASKED], out=total)
+        total = (added(effect.updates) if opened.total is None else opened.total)[MASKED]
         unmasked = unmask(total, group, opened.contributors, _revealed(opened))
         size = len(opened.members), opened.threshold
         encoder = self._encoder(schema, rule, opened.base, size, noise)

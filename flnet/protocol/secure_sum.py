@@ -148,6 +148,22 @@ class RevealPart(SecurePart):
     ]
 
 
+class AddedPart(SecurePart):
+    """To all: the sender has added a segment of the masked updates.
+
+    Attributes:
+        segment: its number, from 0.
+        contributors: digest of the contributors whose segments are in it.
+        digest: of the sum, by which it can be downloaded.
+    """
+
+    kind: Literal["added"] = "added"
+    group: HexDigest
+    segment: int = Field(ge=0, le=MAX_PEERS)
+    contributors: HexDigest
+    digest: HexDigest
+
+
 AnySecurePart = Annotated[
     KeysPart
     | MembersPart
@@ -158,7 +174,8 @@ AnySecurePart = Annotated[
     | PromisePart
     | ProposePart
     | AcceptPart
-    | RevealPart,
+    | RevealPart
+    | AddedPart,
     Field(discriminator="kind"),
 ]
 
@@ -303,6 +320,7 @@ class OpenedSum:
         contributors: whose masked updates are summed.
         revealed: by member that revealed: a share in base64 for each member.
         base: parameters from which changes are counted.
+        total: the sum of their masked updates, where it was made in segments; None where each node adds them itself.
     """
 
     attempt: int
@@ -311,3 +329,4 @@ class OpenedSum:
     contributors: tuple[PeerId, ...]
     revealed: Mapping[PeerId, Mapping[PeerId, str]]
     base: Params
+    total: Params | None = None

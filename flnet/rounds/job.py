@@ -114,8 +114,9 @@ class Job(BaseJob[Round]):
     @property
     def table(self) -> Mapping[Phase, Mapping[type, Set[Phase]]]:
         """Its legal steps."""
-        tables = {Round: LEGAL, SecureRound: SECURE, SegmentedRound: SEGMENTED, SparseRound: SPARSE}
-        return tables[self._kind]
+        if self.settings.rules.topology.kind == "segments":
+            return SEGMENTED
+        return {Round: LEGAL, SecureRound: SECURE, SparseRound: SPARSE}[self._kind]
 
     @property
     def _kind(self) -> type[Round]:

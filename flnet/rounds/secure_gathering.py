@@ -31,6 +31,7 @@ class SecureGathering(Gathering):
         super().__init__(*args, **more)
         self.sum, self.form = sum, form
         self._set_aside: dict[PeerId, UpdateReceived | UpdateOffered] = {}
+        self._offered: dict[PeerId, Update] = {}  # of which segments are downloaded
 
     def receive(self, event: Event) -> list[Effect]:
         """Handle a masked update or the offer of one, the end of a download, a refusal, or the loss of a peer.
@@ -46,10 +47,38 @@ class SecureGathering(Gathering):
         if group is None or update.group != group.id:
             self._set_aside[update.peer] = event
             return []
+        if self.sum.segments is not None:
+            return self._in_segments(event)
         if self.closed is None:
             return super().receive(event)
         digest = event.digest if isinstance(event, UpdateOffered) else update.params.digest
         return self.sum.hold(update if isinstance(event, UpdateReceived) else None, update.peer, digest)
+
+    def _in_segments(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
+        """Take the own masked update, or the offer of a peer's, of which this node downloads what it is to hold."""
+        update, segments = event.update, self.sum.segments
+        assert segments is not None
+        if update.peer == self.me:
+            segments.learn(update)
+            return super().receive(event)
+        if update.peer not in segments.ring.order:
+            return []
+        self.expected.add(update.peer)
+        self._offered[update.peer] = update
+        return [*segments.offer(update, update.segments), *self.arrived()]
+
+    def arrived(self) -> list[Effect]:
+        """Hand the masked updates to the sum of which all is here that this node is to hold."""
+        effects: list[Effect] = []
+        for peer, update in sorted(self._offered.items()):
+            if self.sum.segments is None or not self.sum.segments.has(peer):
+                continue
+            del self._offered[peer]
+            if self.closed is None:
+                effects += [*self._take(update), self.counted(update)]
+            else:
+                effects += self.sum.hold(update, peer, self.sum.segments.root(peer))
+        return effects
 
     def was_sent_for(self, group: str) -> bool:
         """Whether an update came that is masked for this group, so that its sum has begun."""
@@ -68,7 +97,9 @@ class SecureGathering(Gathering):
         return [*effects, *self.sum.close()] if self.updates or self.sum.settled else effects
 
     def _take(self, update: Update) -> list[Effect]:
-        digest = self._digests.get(update.peer) or update.params.digest
+        segments = self.sum.segments
+        known = self._digests.get(update.peer) if segments is None else segments.root(update.peer)
+        digest = known or update.params.digest
         return [*self.sum.hold(update, update.peer, digest), *super()._take(update)]
 
     def _pull(self) -> list[Effect]:

@@ -3,18 +3,21 @@
 It differs from a common round in what travels and in when gathering ends. An update is masked, so it waits for the group
 to form. Nothing that needs a single update happens: no screening, no late updates, no adoption of a peer's model. A node
 that cannot open the sum keeps its model and takes the average of the others (`flnet.rounds.catching_up`).
+
+With FLNET_TOPOLOGY=segments, masked updates are offered by the digests of their segments, and each member downloads and
+adds the segments that it owns (`flnet.rounds.masked_segments`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from flnet.errors import ParamsRefused, StaleRound
 from flnet.params.params import Digest, Params, PeerId, Schema
-from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Publish
+from flnet.protocol.effects import CancelTimer, CancelWork, Effect, Publish, Send
 from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
@@ -30,7 +33,7 @@ from flnet.protocol.events import (
     UpdateOffered,
     UpdateReceived,
 )
-from flnet.protocol.messages import ChoiceMessage
+from flnet.protocol.messages import ChoiceMessage, ModelParams
 from flnet.protocol.secure_sum import KeysPart, MaskUpdate, SecurePart, SecureSumMessage, UpdateMasked
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.base_round import GATHERING, OPEN, Parts
@@ -38,8 +41,11 @@ from flnet.rounds.download import ParamsDownload
 from flnet.rounds.gathering import Closing
 from flnet.rounds.group_search import GROUPS
 from flnet.rounds.history import RoundRecord, SumRecord, names
+from flnet.rounds.masked_segments import MaskedSegments, SendPart
 from flnet.rounds.secure_gathering import NOT_IN_GROUP, SecureGathering
+from flnet.rounds.secure_group import Group
 from flnet.rounds.secure_sum import SecureSum
+from flnet.rounds.segmented_round import WHOLE
 from flnet.rounds.steps import Phase
 from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
@@ -84,13 +90,20 @@ class SecureRound(VotedRound):
         # Names that never send anything, of which anybody can invent many, are hardly waited for, and not counted.
         doubtful = to_train & self._peers.updates.silent(self._peers.here)
         told = (to_train - doubtful, rule.part_away, settings.waits.average, self._send_part, doubtful)
-        secure_sum = SecureSum(self.key, settings.my_id, *told)
+        in_segments = self._new_segments if settings.rules.topology.kind == "segments" else None
+        secure_sum = SecureSum(self.key, settings.my_id, *told, in_segments)
         if held.model is not None and held.digest is not None:
             secure_sum.refer_to(held.digest, held.current.shared)
         kind = partial(SecureGathering, secure_sum, lambda: held.masked_form(rule.bits))
         gathering = self._parts.gathering(self.key, expected, chosen, kind)
         assert isinstance(gathering, SecureGathering)
         return gathering
+
+    def _new_segments(self, group: Group, send: SendPart) -> MaskedSegments:
+        settings, rule = self._settings, self._settings.secure
+        assert rule is not None
+        copies, form = settings.rules.topology.copies, self._held.masked_form(rule.bits)
+        return MaskedSegments(self.key, settings.my_id, group, copies, form, settings.waits.average, send)
 
     @property
     def listening(self) -> bool:
@@ -118,7 +131,17 @@ class SecureRound(VotedRound):
         return {**super()._fields_of(part, attempt), "choice": self.choice if isinstance(part, KeysPart) else None}
 
     def _repeat(self, peer: PeerId) -> list[Effect]:
-        return self.sum.say_again(peer)
+        if self.sum.segments is None or self.own is None:
+            return self.sum.say_again(peer)
+        # It may lack the offer of this node's update, to add its segments.
+        return [self._update((peer,), self.own), *self.sum.say_again(peer)]
+
+    def _update(self, to: Iterable[PeerId], own: Update) -> Send:
+        """Send peers this node's masked update, or offer its segments."""
+        sent, segments = super()._update(to, own), self.sum.segments
+        if segments is None or not isinstance(sent.message, ModelParams):
+            return sent
+        return Send(sent.to, sent.message.model_copy(update={"segments": tuple(segments.learn(own))}))
 
     def _lost(self, peer: PeerId) -> list[Effect]:
         return self.sum.leave(peer)
@@ -156,14 +179,18 @@ class SecureRound(VotedRound):
         update = event.update
         if not update.group:
             raise ParamsRefused(text("updates are masked here (FLNET_AGGREGATION=secure), and this one is not"))
+        if self._settings.rules.topology.kind == "segments" and not update.segments:
+            raise ParamsRefused(WHOLE)
         if self.taken or update.peer in self.gathering.updates:
             return []
-        if self.sum.settled is not None or self.is_over:
+        segments = self.sum.segments
+        may_offer = segments is not None and segments.may_offer(update, update.segments)
+        if self.is_over or (self.sum.settled is not None and not may_offer):
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
         learnt = self._learn(event.choice)
         effects = [*learnt, *self.sum.begin(update.group), *self.gathering.receive(event)]
-        is_here = update.peer in self.gathering.updates
+        is_here = update.peer in self.gathering.updates and self.sum.segments is None  # else it was told there
         return self._advanced([*effects, *([self.gathering.counted(update)] if is_here else [])])
 
     def met(self, peer: PeerId) -> list[Effect]:
@@ -185,7 +212,16 @@ class SecureRound(VotedRound):
     def _received(self, event: Event) -> list[Effect]:
         if self.taken or self.is_over:
             return [] if isinstance(event, SecureStepDone) else super()._received(event)
+        segments = self.sum.segments
         match event:
+            case Averaged() if event.segment is not None:
+                return self.sum.handle(event) if event.key == self.key and segments is not None else []
+            case AveragingFailed() if event.segment is not None:
+                return self._give_up(event.reason) if event.key == self.key else []
+            case Fetched(_, _, digest) | FetchFailed(_, _, digest) if segments is not None and segments.awaits(
+                digest
+            ):
+                return [*self.sum.handle(event), *self.gathering.arrived()]
             case SecureStepDone(key) if key == self.key:
                 if isinstance(event.result, UpdateMasked):
                     return self._masked(event.attempt, event.result)
@@ -250,8 +286,12 @@ class SecureRound(VotedRound):
         return self._own if self._own is not None and self._own.group else None
 
     def find(self, digest: Digest) -> Params | None:
-        """The masked update with this digest, for a member that lacks it."""
+        """The masked update with this digest, or the segment, for a member that lacks it."""
         return self.sum.find(digest)
+
+    def form_of(self, digest: Digest) -> Schema | None:
+        """The form of a segment that is being downloaded."""
+        return None if self.sum.segments is None else self.sum.segments.form_of(digest)
 
     # --- the sum
 
@@ -264,7 +304,9 @@ class SecureRound(VotedRound):
         """Take the steps that follow from what happened."""
         if self.is_past or self.is_over or self.taken:
             return effects
-        building, held = self.sum.building, self._held
+        building, held, segments = self.sum.building, self._held, self.sum.segments
+        if segments is not None and segments.lacks_something:
+            effects = [*effects, *self._try_again()]
         if self.phase is Phase.TRAINING and not building.has_started and not building.left_out:
             assert held.digest is not None
             if self._reference is None:
@@ -399,4 +441,5 @@ class SecureRound(VotedRound):
 
     def _send_again(self) -> list[Effect]:
         self._downloads = {d: download for d, download in self._downloads.items() if download.failure is None}
-        return super()._send_again()
+        retried = [] if self.sum.segments is None else self.sum.segments.retry()
+        return [*super()._send_again(), *retried]

@@ -10,6 +10,9 @@ Bonawitz et al. (2017), without the server: every node hears all that hides noth
    masks of the contributors, and of the mask keys of the other members.
 5. A node that has the masked updates and enough shares removes the masks.
 
+With segments, a member accepts a masked update once the segments of it are here that it is to hold, and after the vote the
+owners add them (`flnet.rounds.masked_segments`): then a node needs their sum, and no masked update.
+
 Secrets live in memory only, so a node that was restarted has vanished for the sums of that round.
 """
 
@@ -20,7 +23,9 @@ from functools import partial
 
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Average, CancelTimer, Effect, SecureStep, SetTimer
+from flnet.protocol.events import Averaged, Event, TimerFired
 from flnet.protocol.secure_sum import (
+    AddedPart,
     ForgetSecrets,
     MaskUpdate,
     OpenedSum,
@@ -33,9 +38,12 @@ from flnet.protocol.secure_sum import (
 )
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.contributor_vote import Contributors
+from flnet.rounds.masked_segments import MaskedSegments, SendPart
 from flnet.rounds.secure_group import Group, GroupBuilding
 from flnet.rounds.settlement import VOTES, Settlement, VotePart, digest_of
 from flnet.text import text
+
+InSegments = Callable[[Group, SendPart], MaskedSegments]
 
 
 class SecureSum:
@@ -45,6 +53,7 @@ class SecureSum:
         building: forms the group.
         failure: why the sum cannot be opened; empty while it may be.
         is_asked: whether the average was asked for.
+        segments: the sum of segments of masked updates, once the group is there; None where each node adds whole ones.
     """
 
     def __init__(
@@ -56,6 +65,7 @@ class SecureSum:
         patience: float,
         send: Callable[[Collection[PeerId] | None, int, SecurePart], list[Effect]],
         doubtful: Collection[PeerId] = (),
+        in_segments: InSegments | None = None,
     ) -> None:
         """Args:
         candidates: the nodes that are expected to train.
@@ -63,8 +73,11 @@ class SecureSum:
         patience: seconds for which others are waited for in each of the two stages.
         send: makes the effects that send a part of an attempt to these nodes, or to all.
         doubtful: further nodes that are expected to train, of which nothing came in rounds before.
+        in_segments: makes the sum of segments of a group's masked updates; None where each node adds whole ones.
         """
         self.key, self.is_asked = key, False
+        self.segments: MaskedSegments | None = None
+        self._in_segments = in_segments
         self._me, self._patience, self._send = me, patience, send
         self.building = GroupBuilding(key, me, candidates, part_away, patience / 2, self._say, doubtful)
         self.open_timer = f"secure-sum:{key.number}:{key.initiator}"
@@ -73,7 +86,7 @@ class SecureSum:
         self._pending: MaskUpdate | None = None
         self._is_masking = self._has_revealed = self._is_closed = False
         self._vote: Settlement | None = None
-        self._early: list[tuple[PeerId, RevealPart | VotePart]] = []
+        self._early: list[tuple[PeerId, RevealPart | AddedPart | VotePart]] = []
         self._vectors: dict[PeerId, tuple[str, Update | None]] = {}  # digest, and the masked update if it is here
         self._revealed: dict[PeerId, tuple[str, Mapping[PeerId, str]]] = {}  # by member, for which contributors
         self._here: set[PeerId] = set(candidates)
@@ -86,7 +99,8 @@ class SecureSum:
     def timers(self) -> tuple[str, ...]:
         """The names of its timers."""
         votes = (self._vote.timer,) if self._vote else ()
-        return *self.building.timers, *votes, self.open_timer
+        of_segments = self.segments.timers if self.segments else ()
+        return *self.building.timers, *votes, self.open_timer, *of_segments
 
     @property
     def group(self) -> Group | None:
@@ -101,7 +115,7 @@ class SecureSum:
     @property
     def failure(self) -> str:
         """Why the sum cannot be opened; empty while it may be."""
-        return self._failure or self.building.failure
+        return self._failure or self.building.failure or (self.segments.failure if self.segments else "")
 
     # --- what happens
 
@@ -122,13 +136,14 @@ class SecureSum:
         """A peer vanished, or takes no part."""
         self._here.discard(peer)
         self._gone.add(peer)
-        return [*self.building.leave(peer, is_refusal), *self._go_on()]
+        segments = self.segments.leave(peer) if self.segments else []
+        return [*self.building.leave(peer, is_refusal), *segments, *self._go_on()]
 
     def receive(self, sender: PeerId, attempt: int, part: SecurePart) -> list[Effect]:
         """Take a part that a peer sent."""
         self._here.add(sender)
         self._gone.discard(sender)
-        if isinstance(part, (RevealPart, *VOTES)):
+        if isinstance(part, (RevealPart, AddedPart, *VOTES)):
             self.building.hear(sender)
             group = self.group
             if group is None or part.group != group.id:
@@ -170,6 +185,8 @@ class SecureSum:
 
     def find(self, digest: str) -> Params | None:
         """The parameters of the masked update with this digest, if it is here."""
+        if self.segments is not None and (segment := self.segments.find(Digest(digest))) is not None:
+            return segment
         held = (update for known, update in self._vectors.values() if known == digest and update is not None)
         return next((update.params for update in held), self._references.get(digest))
 
@@ -197,19 +214,32 @@ class SecureSum:
             return [*self.building.timer_fired(name), *self._go_on()]
         if self._vote is not None and name == self._vote.timer:
             return [*self._vote.timer_fired(self._here), *self._go_on()]
+        if self.segments is not None and name in self.segments.timers:
+            return self.handle(TimerFired(name))
         if name == self.open_timer and not self.is_asked:
             self._failure = self._why_closed()
         return []
+
+    def handle(self, event: Event) -> list[Effect]:
+        """Handle what concerns the sum of segments: the end of a download or of adding a segment, or a timer."""
+        assert self.segments is not None
+        if isinstance(event, Averaged):
+            assert event.segment is not None
+            return [*self.segments.averaged(event.segment, event.params, ()), *self._go_on()]
+        return [*self.segments.handle(event), *self._go_on()]
 
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Repeat to a peer what it may not have heard; all of it means the same when it comes twice."""
         attempt = self.building.attempt
         said = [said for (to, _), said in self._said.items() if to in (None, peer) and said[0] == attempt]
-        return [effect for at, part in said for effect in self._send((peer,), at, part)]
+        again = [effect for at, part in said for effect in self._send((peer,), at, part)]
+        return [*again, *(self.segments.say_again(peer) if self.segments else [])]
 
     def forget(self) -> list[Effect]:
         """The round is over: forget the secrets, and wait for nothing."""
         cancelled: list[Effect] = [CancelTimer(name) for name in self.timers]
+        if self.segments is not None:
+            self.segments.forget()
         self._vectors, self._references, self._pending = {}, {}, None
         return [*cancelled, SecureStep(self.key, self.building.attempt, ForgetSecrets())]
 
@@ -229,12 +259,16 @@ class SecureSum:
 
     @property
     def lacking(self) -> Contributors:
-        """The contributors whose masked updates are not here."""
+        """The contributors whose masked updates are not here, though this node adds them whole."""
+        if self.segments is not None:
+            return ()
         return tuple((peer, digest) for peer, digest in self.settled or () if not self._has(peer, digest))
 
     @property
     def updates(self) -> dict[PeerId, Update]:
-        """The masked updates of the sum."""
+        """The masked updates of the sum; without their parameters where others add them, too."""
+        if self.segments is not None:
+            return self.segments.updates
         held = {peer: self._vectors[peer][1] for peer, digest in self.settled or () if self._has(peer, digest)}
         return {peer: update for peer, update in held.items() if update is not None}
 
@@ -260,6 +294,8 @@ class SecureSum:
         assert self._vote is not None
         if self.building.is_member and self._has_all and self.settled is None:
             effects += self._vote.accept_all()
+        if self.segments is not None and self.settled is not None and self.segments.settled is None:
+            effects += self.segments.settle(self.settled)
         if self._is_closed and self.settled is None and self._is_hopeless:
             self._failure = self._why_closed()
             return effects
@@ -274,11 +310,26 @@ class SecureSum:
         assert group is not None
         building, say = self.building, partial(self._say, group.attempt)
         voters = (group.id, list(group.members), lambda: building.quorum, say)
-        self._vote = Settlement(self.key, self._me, *voters, is_sound=self._is_sound, held=self._held)
+        if self._in_segments is not None:
+            attempt = group.attempt
+            self.segments = self._in_segments(
+                group, lambda to, part: self._send(None if to is None else (to,), attempt, part)
+            )
+        self._vote = Settlement(
+            self.key,
+            self._me,
+            *voters,
+            is_sound=self._is_sound,
+            held=self._held,
+            has_parts=self.segments is not None,
+            covers=self.segments.covers if self.segments else None,
+        )
         early, self._early = self._early, []
         return [effect for sender, part in early if part.group == group.id for effect in self._take(sender, part)]
 
-    def _take(self, sender: PeerId, part: RevealPart | VotePart) -> list[Effect]:
+    def _take(self, sender: PeerId, part: RevealPart | AddedPart | VotePart) -> list[Effect]:
+        if isinstance(part, AddedPart):
+            return self.segments.heard(sender, part) if self.segments else []
         if isinstance(part, VOTES):
             assert self._vote is not None
             return self._vote.receive(sender, part)
@@ -302,6 +353,9 @@ class SecureSum:
         group, settled = self.group, self.settled
         if group is None or settled is None or self.is_asked or self.lacking:
             return []
+        total = self.segments.average if self.segments else None
+        if self.segments is not None and total is None:
+            return []
         revealed = self._revealed_for(settled)
         reference = self._references.get(group.base)
         if len(revealed) < max(group.threshold, self._tried + 1) or reference is None:
@@ -309,7 +363,7 @@ class SecureSum:
         self.is_asked, self._tried = True, len(revealed)
         contributors = tuple(peer for peer, _ in settled)
         shown = dict(sorted(revealed.items()))
-        opened = OpenedSum(group.attempt, group.members, group.threshold, contributors, shown, reference)
+        opened = OpenedSum(group.attempt, group.members, group.threshold, contributors, shown, reference, total)
         updates = self.updates
         assert self._vote is not None
         cancelled: list[Effect] = [CancelTimer(self._vote.timer), CancelTimer(self.open_timer)]
@@ -333,6 +387,8 @@ class SecureSum:
         peers = [peer for peer, _ in contributors]
         if len(peers) < group.threshold or not set(peers) <= group.members.keys():
             return False
+        if self.segments is not None and self.segments.liars:
+            return set(contributors) <= set(self._held())  # else a liar could name what nobody can add
         sent = dict(contributors)
         if self._me in sent and self._vectors.get(self._me, ("", None))[0] != sent[self._me]:
             return False

@@ -42,6 +42,7 @@ from flnet.rounds.steps import Phase
 from flnet.rounds.voted_round import VotedRound
 from flnet.text import text
 
+WHOLE = text("updates are averaged in segments here (FLNET_TOPOLOGY=segments), and this is a whole one")
 UNKNOWN = text("the start of this round, which says who takes part, did not reach it")
 
 
@@ -253,9 +254,7 @@ class SegmentedRound(VotedRound):
         """
         update = event.update
         if isinstance(event, UpdateReceived) or not update.segments:
-            raise ParamsRefused(
-                text("updates are averaged in segments here (FLNET_TOPOLOGY=segments), and this is a whole one")
-            )
+            raise ParamsRefused(WHOLE)
         if self.taken or update.peer in self.gathering.updates:
             return []
         if self.is_over or (self.sum is not None and not self.sum.may_offer(update, update.segments)):

@@ -104,7 +104,7 @@ class ClaimSigner:
                 return maker, part.key or "", part.signature or "", statement
             case SegmentsMessage(part=SignedOfferPart() as offer):
                 stated = offer.contribution(message.trainer, message.key_of_round)
-            case ModelParams() if message.segments:
+            case ModelParams() if message.segments and not message.group:  # what is masked proves nothing
                 stated = contribution_of(message)
                 if stated is None:
                     return message.sender, "", "", b""

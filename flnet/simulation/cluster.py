@@ -62,12 +62,13 @@ QUICK = 0.05  # seconds of an average or a measurement
 def _ledger_for(rules: Rules | None) -> Ledger:
     if rules is not None and rules.asynchronous:
         return VersionLedger()
+    if rules is not None and parse_rule(rules.merging).secure is not None:
+        return SecureLedger()
     if rules is not None and rules.topology.kind == "segments":
         return SegmentLedger()
     if rules is not None and rules.topology.is_sparse:
         return SparseLedger(rules.topology)
-    is_secure = rules is not None and parse_rule(rules.merging).secure is not None
-    return SecureLedger() if is_secure else Ledger()
+    return Ledger()
 
 
 def key_of(name: str) -> str:
@@ -327,7 +328,8 @@ class Cluster(Environment):
         assert model is not None
         start = RoundStart(model.schema, effect.base or model.shared, effect.key.number, node.id)
         how = (effect.updates, segment, self.bounds, effect.moved)
-        params, squares = merged_segment(self.strategy, start, *how)
+        rule = parse_rule(node.job.settings.rule) if self.is_secure else self.strategy
+        params, squares = merged_segment(rule, start, *how)
         if isinstance(self.ledger, SegmentLedger):
             choice = node.job.round.choice if isinstance(node.job.round, Round) else None
             self.ledger.averaged_segment(node.id, choice.members if choice else (), effect, params)

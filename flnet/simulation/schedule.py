@@ -156,12 +156,13 @@ class Schedule:
         """The rules of its rounds."""
         if self.asynchronous:
             return Rules(asynchronous=True)
+        copies = 3 if self.hostile else 1 + self.seed % 3
+        topology = Topology("segments", copies) if self.segments else Topology()
+        participation = Participation(self.participation, names_all=self.segments)
         if self.secure:
-            return Rules(Participation(self.participation), averaging={MERGING: parse_rule(SECURE).name})
+            return Rules(participation, averaging={MERGING: parse_rule(SECURE).name}, topology=topology)
         if self.segments:
-            topology = Topology("segments", 3 if self.hostile else 1 + self.seed % 3)
-            bounds = Bounds(clip=self.seed % 4 // 3 * 0.5)
-            return Rules(Participation(self.participation, names_all=True), topology=topology, bounds=bounds)
+            return Rules(participation, topology=topology, bounds=Bounds(clip=self.seed % 4 // 3 * 0.5))
         if self.topology:
             return Rules(Participation(names_all=True), topology=Topology.read(self.topology))
         return Rules(Participation(self.participation), self.staleness)

@@ -11,7 +11,7 @@ import pytest
 
 from flnet.aggregation.base import RoundStart
 from flnet.aggregation.screening import Bounds, remerge
-from flnet.algorithms.registry import parse_rule
+from flnet.algorithms.registry import parse_rule, sum_encoder
 from flnet.params.arithmetic import clipped, weighted_mean
 from flnet.params.params import Params, PeerId, Schema
 from flnet.params.quantization import Encoding, lowered
@@ -114,3 +114,24 @@ def test_updates_that_nodes_shorten_make_the_average_of_a_mesh(tmp_path: Path) -
             for record in wires.ended(number, *wires.harness.nodes):
                 assert record["digest"] == base.digest
                 assert all(record["weighed"][node]["norm"] for node in record["contributors"])
+
+
+@pytest.mark.long
+def test_masked_updates_are_added_in_segments_and_make_the_sum_of_a_mesh(tmp_path: Path) -> None:
+    base = Params({"w": np.zeros(LARGE, "float32"), "b": np.zeros(3, "float32")})
+    rule, schema = parse_rule("secure"), Schema.of(base)
+    with meshed(tmp_path, AGGREGATION="secure") as wires:
+        for number in range(2):
+            wires.trigger()
+            encoder = sum_encoder(rule, schema, base, NODES)
+            total = np.zeros(encoder.size, "uint32")
+            for shard in range(1, NODES + 1):
+                step = np.linspace(-1, shard, LARGE, dtype="float32")
+                trained = Params({"w": base["w"] + step, "b": base["b"] + np.float32(shard)})
+                total += encoder.encode(trained, 10 * shard, 1).numbers
+            base = encoder.decode(total, NODES, np.inf).params
+            for record in wires.ended(number, *wires.harness.nodes):
+                assert record["contributors"] == ["n0", "n1", "n2", "n3"]
+                assert record["digest"] == base.digest
+                for way in ("sent", "received"):
+                    assert record["bytes"][way] <= 2.1 * MODEL

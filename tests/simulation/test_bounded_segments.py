@@ -62,11 +62,11 @@ class Mesh(Cluster):
 
     ledger: Lenient
 
-    def __init__(self, size: int, seed: int, rules: Rules) -> None:
+    def __init__(self, size: int, seed: int, rules: Rules, is_keyed: bool = False) -> None:
         self.sent: dict[PeerId, Update] = {}
         self.bases: dict[PeerId, Params] = {}
         self.scale: dict[PeerId, float] = {}
-        super().__init__(size, seed, rules=rules, ledger=Lenient())
+        super().__init__(size, seed, rules=rules, ledger=Lenient(), is_keyed=is_keyed)
         self.start()
         self.run_for(60)
 
@@ -151,9 +151,24 @@ def test_owners_that_vanish_between_the_first_averages_and_the_second_are_replac
     assert cluster.models() == {cluster.expected(CLIP)[0]}
 
 
-def test_of_three_owners_one_that_lies_of_how_far_updates_moved_changes_nothing() -> None:
-    cluster = Mesh(7, 6, in_segments(CLIP, 3))
+@pytest.mark.parametrize("is_keyed", [False, True])
+def test_of_three_owners_one_that_lies_of_how_far_updates_moved_changes_nothing_and_is_named(
+    is_keyed: bool,
+) -> None:
+    cluster = Mesh(7, 6, in_segments(CLIP, 3), is_keyed)
     cluster.ledger.liar = PeerId("n03")
     play_round(cluster, "n00")
     digest, _ = cluster.expected(CLIP)
-    assert {node.job.held.digest for node in cluster.nodes.values() if node.id != "n03"} == {digest}
+    for node in cluster.nodes.values():
+        if node.id != "n03":
+            disputed = node.job.history.records[-1].disputed
+            assert node.job.held.digest == digest
+            assert disputed.keys() == {"n03"} and bool(disputed[PeerId("n03")]["statements"]) == is_keyed
+
+
+@pytest.mark.parametrize("bounds", [Bounds(), CLIP])
+def test_nodes_that_prove_their_keys_name_nobody_where_all_are_honest(bounds: Bounds) -> None:
+    cluster = Mesh(5, 7, in_segments(bounds, 3), is_keyed=True)
+    play_round(cluster, "n00", rounds=2)
+    assert cluster.models() == {cluster.expected(bounds)[0]}
+    assert not any(record.disputed for node in cluster.nodes.values() for record in node.job.history.records)
