@@ -1,12 +1,18 @@
 """Handwritten digits of 8x8 pixels with a dense network in numpy: 64-64-10, 4,810 parameters, trained by Adam.
 
 A training of five passes takes hundredths of a second, so experiments with hundreds of meshes are done with it.
-The digits are those that scikit-learn brings along; 1437 are for training, 360 for testing, the same everywhere.
+The digits are those that scikit-learn brings along; 1437 are for training, 360 for testing, the same everywhere. With a
+file small_digits.toml beside the data sets they are the first ones of MNIST, reduced to the same size:
+
+    mnist = 4000    # digits for training
+    tests = 1000    # for testing
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -17,6 +23,7 @@ from flnet.text import text
 from flnet.trainer import (
     Array,
     DataInfo,
+    DataMissing,
     Fit,
     Gradients,
     HyperParams,
@@ -32,8 +39,11 @@ from flnet.trainer import (
 )
 
 from ._batches import Batches, shuffled
-from ._digits import scikit_digits
+from ._digits import find_mnist, scikit_digits
+from ._options import Fits, is_whole, read_lines
 
+OPTIONS_FILE = "small_digits.toml"
+_RULES: dict[str, tuple[str, Fits]] = dict.fromkeys(("mnist", "tests"), (text("a whole number above 0"), is_whole))
 BRIGHTEST, TESTED = 16, 360
 SHAPES = {"hidden.bias": (64,), "hidden.weight": (64, 64), "output.bias": (10,), "output.weight": (64, 10)}
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
@@ -48,11 +58,7 @@ class SmallDigits(Trainer):
     honours: ClassVar[frozenset[str]] = frozenset({"proximal", "labels"})
 
     def __init__(self, settings: TrainerSettings) -> None:
-        digits = scikit_digits()
-        order = np.random.default_rng(0).permutation(
-            len(digits)
-        )  # who trains on what another tests with learns it
-        train, self._all_tests = digits.take(order[TESTED:]), digits.take(order[:TESTED])
+        self._source, train, self._all_tests = _loaded(settings.datasets_path)
         self._train = train.take(own_rows(train.y, settings))
         self._test = self._all_tests.take(own_published(train.y, self._all_tests.y, settings))
         self._note = with_partition("", settings)
@@ -61,7 +67,7 @@ class SmallDigits(Trainer):
         """The digits of scikit-learn."""
         sides = {"train": self._train, "test": self._test}
         return DataInfo(
-            text("the digits bundled with scikit-learn ({count} of them for testing)", TESTED),
+            self._source,
             {"train": len(self._train), "validation": 0, "test": len(self._test)},
             tuple("0123456789"),
             note=self._note,
@@ -143,6 +149,45 @@ class SmallDigits(Trainer):
             known[key] = _accuracy(params, self._all_tests)
         metrics = {"global_accuracy": known[key]}
         return Score(_accuracy(params, self._test), len(self._test), metrics)
+
+
+def _loaded(folder: Path | None) -> tuple[str, Labelled, Labelled]:
+    """Where the digits are from, those for training, and those for testing, of all nodes.
+
+    Raises:
+        DataMissing: MNIST is asked for, and not there.
+        TrainerError: the options are wrong, or a file is damaged.
+    """
+    options = {} if folder is None else read_lines(folder / OPTIONS_FILE, _RULES)
+    if folder is None or "mnist" not in options:
+        digits = scikit_digits()
+        order = np.random.default_rng(0).permutation(
+            len(digits)
+        )  # who trains on what another tests with learns it
+        source = text("the digits bundled with scikit-learn ({count} of them for testing)", TESTED)
+        return source, digits.take(order[TESTED:]), digits.take(order[:TESTED])
+    train, test = (side.take(np.arange(min(len(side), options.get(name, 1000)))) for side, name in _mnist(folder))
+    count, tests = len(train) + len(test), len(test)
+    source = text("{count} digits of MNIST, reduced to 8x8 ({tests} of them for testing)", count, tests)
+    return source, train, test
+
+
+@lru_cache(maxsize=1)
+def _mnist(folder: Path) -> tuple[tuple[Labelled, str], tuple[Labelled, str]]:
+    """MNIST's two parts at this size, each with the option that says how many of them are used."""
+    found = find_mnist(folder)
+    if found is None:
+        raise DataMissing(text("MNIST was not found in {folder}", folder), text("leave {file} away", OPTIONS_FILE))
+    train, test = (Labelled(reduced(side.x), side.y.astype(np.int64)) for side in found[2:])
+    return (train, "mnist"), (test, "tests")
+
+
+def reduced(images: Array) -> Array:
+    """Images (n, 28, 28) from 0 to 255 as (n, 8, 8) from 0 to 16: means of 4x4 pixels, with an edge of 2 around."""
+    framed = np.pad(images, ((0, 0), (2, 2), (2, 2)))
+    means = framed.reshape(-1, 8, 4, 8, 4).mean(axis=(2, 4), dtype=np.float32)
+    small: Array = np.rint(means * (BRIGHTEST / 255)).astype(np.uint8)
+    return small
 
 
 class _Steps:

@@ -53,7 +53,7 @@ def load_digits(settings: TrainerSettings, keep: Sequence[int] = tuple(range(10)
         DataMissing: neither MNIST nor scikit-learn is there.
         TrainerError: a file is damaged.
     """
-    mnist = _find_mnist(settings.datasets_path)
+    mnist = find_mnist(settings.datasets_path)
     if mnist is None:
         return _bundled_digits(settings, keep)
     place, source, train, test = mnist
@@ -115,7 +115,7 @@ def _split(data: Labelled, settings: TrainerSettings, name: str, shares: dict[st
     return {side: data.take(numbers) for side, numbers in rows.items()}
 
 
-def _find_mnist(folder: Path | None) -> tuple[Path, str, Labelled, Labelled] | None:
+def find_mnist(folder: Path | None) -> tuple[Path, str, Labelled, Labelled] | None:
     """Where something was found, what in words, train part, test part."""
     if folder is None:
         return None

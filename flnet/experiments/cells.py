@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
-from typing import Annotated, Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from flnet.algorithms.registry import parse_rule
 from flnet.errors import InvalidMessage, LabelsRefused, LocalError
@@ -26,11 +27,13 @@ from flnet.experiments.attacks import check_attack
 from flnet.labels.spaces import read_fields
 from flnet.rounds.stopping import Goal
 from flnet.settings import (
+    Settings,
     check_aggregation,
     check_local_training,
     check_partition,
     check_personal_model,
     check_privacy,
+    check_topology,
 )
 from flnet.trainer import Choice, Method, Partition
 
@@ -49,8 +52,10 @@ _BETWEEN_NODES = frozenset(
         "exchange",
         "max_update_norm",
         "privacy",
+        "topology",
     }
 )
+SCHEDULE = re.compile(r"cyclic|random-passing|bacombo:([1-9][0-9]{0,3}):([1-9][0-9]{0,2})")
 _OF_PARTS = frozenset({"nodes", "partition"})
 
 
@@ -58,6 +63,10 @@ def _checked_partition(text: str) -> str:
     """Check a partition, including the range of its number; it stays text, which goes into the key of a cell."""
     Partition.parse(check_partition(text))
     return text
+
+
+def _checked_topology(text: str) -> str:
+    return text if SCHEDULE.fullmatch(text) else check_topology(text)
 
 
 def _checked_goal(text: str) -> str:
@@ -92,6 +101,8 @@ class Setup(Record):
             "central" for one node with all rows.
         nodes: how many nodes; with "central", into how many parts the other kinds split the rows.
         partition: how rows are split between the nodes, as FLNET_DATA_PARTITION.
+        topology: how updates travel, as FLNET_TOPOLOGY; or a schedule of experiments (`flnet.experiments.schedules`):
+            "cyclic", "random-passing", or "bacombo:10:1" with the numbers of segments and of peers for each.
         aggregation: the aggregation rule, as FLNET_AGGREGATION.
         participation: share of the nodes that train in a round.
         min_participants: least number of nodes that train in a round.
@@ -122,6 +133,7 @@ class Setup(Record):
     kind: Kind = "federated"
     nodes: int = Field(default=10, ge=1, le=250)
     partition: Annotated[str, AfterValidator(_checked_partition)] = "iid"
+    topology: Annotated[str, AfterValidator(_checked_topology)] = "mesh"
     aggregation: Annotated[str, AfterValidator(check_aggregation)] = "agg1"
     participation: float = Field(default=1, gt=0, le=1)
     min_participants: int = Field(default=1, ge=1, le=257)
@@ -145,6 +157,30 @@ class Setup(Record):
     needs: tuple[str, ...] = ()
     curves: tuple[str, ...] = ("after.accuracy",)
     together: int = Field(default=1, ge=1, le=1000)
+
+    @model_validator(mode="after")
+    def _rules_of_topologies(self) -> Self:
+        """Refuse what a schedule of experiments does not do, and what a node would refuse.
+
+        Raises:
+            ValueError: says which options do not go together.
+        """
+        if self.topology == "mesh" or self.kind != "federated":
+            return self
+        if not self.is_schedule:
+            Settings(topology=self.topology, aggregation=self.aggregation, participation=self.participation)
+        idle = _BETWEEN_NODES - {"topology"} if self.is_schedule else {"exchange", "attack", "hostile"}
+        idle |= {"until", "personal_model", "local_training"} if self.is_schedule else set()
+        if wrong := sorted(name for name in idle if getattr(self, name) != type(self).model_fields[name].default):
+            raise ValueError(
+                f"the topology {self.topology} leaves no place for {', '.join(wrong)}: leave them away"
+            )
+        return self
+
+    @property
+    def is_schedule(self) -> bool:
+        """Whether models travel by a schedule of experiments, which nodes do not offer."""
+        return bool(SCHEDULE.fullmatch(self.topology))
 
     @property
     def method(self) -> Method:
@@ -194,6 +230,9 @@ class Outcome(Record):
         curves: by name, for each node one figure for each round.
         examples: number of rows behind each node's last update.
         bytes: how many bytes the nodes sent to each other.
+        models: how many models each node sent in a round, in the mean, starts and other messages left out.
+        spread: of the models that the nodes hold at the end: the root of the mean square of their distances from their
+            mean, as a part of its norm; 0 where all hold one model.
         seconds: wall-clock time; cells that were trained together share it equally.
         processor_seconds: processor time, shared likewise.
         machine: a description of the machine.
@@ -206,6 +245,8 @@ class Outcome(Record):
     curves: Mapping[str, tuple[tuple[float | None, ...], ...]] = Field(default_factory=dict)
     examples: tuple[int | None, ...] = ()
     bytes: int = 0
+    models: float = 0.0
+    spread: float = 0.0
     seconds: float = 0.0
     processor_seconds: float = 0.0
     machine: str = ""
@@ -216,12 +257,12 @@ class Outcome(Record):
         """A figure of the last round over the nodes that have it; None if no node has it.
 
         Args:
-            figure: a name of a figure, "bytes", "rounds", "seconds" or "processor_seconds".
+            figure: a name of a figure, "bytes", "models", "spread", "rounds", "seconds" or "processor_seconds".
             over: how the nodes' figures are combined.
         """
         if self.reason:
             return None
-        if figure in {"bytes", "rounds", "seconds", "processor_seconds"}:
+        if figure in {"bytes", "models", "spread", "rounds", "seconds", "processor_seconds"}:
             return float(getattr(self, figure))
         common = figure.replace(".answered_", ".")  # without a personal model, the common one answers
         values = [value for value in self.figures.get(figure, self.figures.get(common, ())) if value is not None]

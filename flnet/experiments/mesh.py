@@ -10,7 +10,9 @@ Some nodes may be hostile (`Attackers`). What their attack does to rows and upda
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
@@ -20,6 +22,7 @@ from flnet.aggregation.base import AggregationRule, Merged, RoundStart, State
 from flnet.aggregation.screening import Bounds, Measure
 from flnet.algorithms.differential_privacy import released, words_of
 from flnet.algorithms.registry import parse_rule
+from flnet.algorithms.topology import Topology
 from flnet.compute.privacy_accounting import plan_of
 from flnet.compute.tasks import round_seed
 from flnet.errors import LocalError
@@ -27,7 +30,7 @@ from flnet.experiments.attacks import Attack, Poisonable, backdoor_success, craf
 from flnet.experiments.cells import Cell, Outcome
 from flnet.experiments.learners import Learner, Order
 from flnet.membership.probing import Pauses
-from flnet.params.arithmetic import distance
+from flnet.params.arithmetic import distance, norm, weighted_mean
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Average, Evaluate, Send, Train
 from flnet.protocol.events import (
@@ -49,7 +52,7 @@ from flnet.rounds.settings import Rules, Waits
 from flnet.settings import Settings
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.invariants import Ledger
-from flnet.simulation.network import Calls, Receiver, SimulatedNetwork
+from flnet.simulation.network import FETCHED, Calls, Receiver, SimulatedNetwork
 from flnet.simulation.node import TRAINER, SimulatedNode
 from flnet.simulation.schedule import Faults
 from flnet.trainer import Choice, Task
@@ -212,7 +215,9 @@ class CellMesh(Cluster):
         participation = Participation(setup.participation, setup.min_participants)
         faults = Faults(digests=1.0)
         self.plan = planned(setup.privacy, setup.rounds) if setup.kind == "federated" else None
-        rules = Rules(participation, privacy=self.plan)
+        topology = Topology.read(setup.topology if setup.kind == "federated" else "mesh")
+        participation = replace(participation, names_all=topology.kind != "mesh")
+        rules = Rules(participation, privacy=self.plan, topology=topology)
         super().__init__(len(learners), cell.seed, faults, WAITS, QUIET, rules=rules)
         own = learners[0].declaration.merging if learners else ""
         self.strategy = cached_rule(parse_rule(own or setup.aggregation))
@@ -285,8 +290,19 @@ class CellMesh(Cluster):
             curves={name: self._curve(name, last) for name in self.cell.setup.curves},
             examples=tuple(records[-1].get("examples") if records else None for records in self.records.values()),
             bytes=sum(self.network.moved.values()),
+            models=self._models(last),
+            spread=self._spread(),
             data=self._data(),
         )
+
+    def _models(self, rounds: int) -> float:
+        size = next(iter(self.nodes.values())).job.held.current.shared.nbytes
+        return self.network.moved[FETCHED] / (size * len(self.nodes) * rounds)
+
+    def _spread(self) -> float:
+        held = [node.job.held.current for node in self.nodes.values()]
+        is_one = len({model.shared.digest for model in held}) == 1
+        return 0.0 if is_one else spread_of([model.shared for model in held], held[0].schema)
 
     def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
         """Start a training or an evaluation, which stops the mesh when it is due; averages take virtual time only."""
@@ -425,6 +441,12 @@ class CellMesh(Cluster):
 
     def _data(self) -> str:
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
+
+
+def spread_of(models: Sequence[Params], schema: Schema) -> float:
+    """How far models are from their mean: the root of the mean square, as a part of the norm of the mean."""
+    middle = weighted_mean([(model, 1.0) for model in models], schema.merge)
+    return math.sqrt(fmean(distance(middle, model, schema) ** 2 for model in models)) / norm(middle, schema)
 
 
 def planned(privacy: str, rounds: int) -> PrivacyPlan | None:

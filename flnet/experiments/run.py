@@ -37,11 +37,13 @@ from flnet.errors import LocalError, NotOffered
 from flnet.experiments.cells import Cell, Outcome, batches
 from flnet.experiments.learners import LINKED, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import CellMesh
+from flnet.experiments.schedules import ScheduledMesh
 from flnet.settings import Settings
 from flnet.temporary import temporary_folder
 
 Progress = Callable[[float], None]  # takes the part that is done, in [0, 1]
 Reply = Callable[[Any], None]
+AnyMesh = CellMesh | ScheduledMesh
 RARELY = (
     100_000,
     20,
@@ -94,18 +96,19 @@ def _processor() -> str:
     return next(names, "") or platform.processor() or platform.machine()
 
 
-def _mesh(cell: Cell, settings: Settings, place: Path) -> CellMesh | Outcome:
+def _mesh(cell: Cell, settings: Settings, place: Path) -> AnyMesh | Outcome:
     """The mesh of a cell, or the reason why there is none."""
+    kind = ScheduledMesh if cell.setup.is_schedule and cell.setup.kind == "federated" else CellMesh
     try:
-        return CellMesh(cell, learners_of(cell, trainer_file(cell.setup.trainer, settings), settings, place))
+        return kind(cell, learners_of(cell, trainer_file(cell.setup.trainer, settings), settings, place))
     except LocalError as exc:
         return Outcome(reason=exc.message)
 
 
-def _drive(made: Sequence[CellMesh | Outcome], progress: Progress) -> list[Outcome]:
+def _drive(made: Sequence[AnyMesh | Outcome], progress: Progress) -> list[Outcome]:
     """Drive the meshes in step until all of them have finished: the work that they wait for is done together."""
     outcomes: list[Outcome | None] = [item if isinstance(item, Outcome) else None for item in made]
-    meshes = {number: item for number, item in enumerate(made) if isinstance(item, CellMesh)}
+    meshes = {number: item for number, item in enumerate(made) if not isinstance(item, Outcome)}
     while meshes:
         orders = []
         for number, mesh in list(meshes.items()):

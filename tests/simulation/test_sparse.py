@@ -112,7 +112,7 @@ def test_the_weight_of_a_neighbour_that_dies_goes_to_the_node_itself() -> None:
 
 
 # Nodes that had no neighbour in a round, or had lost their model, in schedules that once broke a mesh.
-@pytest.mark.parametrize("seed", [7002, 7013, 7094])
+@pytest.mark.parametrize("seed", [7002, 7013, 7094, 9004])
 def test_schedules_that_once_broke_a_mesh_of_pairs_do_so_no_more(seed: int) -> None:
     assert play(Reduction(topology="random:1").of(draw(seed))) is None
 

@@ -11,8 +11,8 @@ import pytest
 from flnet.datasets.labelled import Labelled
 from flnet.params.params import Params, Schema
 from flnet.protocol.messages import HyperParams
-from flnet.trainer import Lesson, Partition, Task, TrainerSettings
-from trainers.SMALL_DIGITS import SHAPES, SmallDigits, make_trainer
+from flnet.trainer import DataMissing, Lesson, Partition, Task, TrainerError, TrainerSettings
+from trainers.SMALL_DIGITS import SHAPES, SmallDigits, make_trainer, reduced
 
 FIVE = HyperParams(e=5, u=0.001, b=32)
 
@@ -24,6 +24,35 @@ def node(part: int = 1, parts: int = 5, partition: str = "iid") -> SmallDigits:
 @pytest.fixture(scope="module")
 def first() -> SmallDigits:
     return node()
+
+
+def with_mnist(folder: Path, lines: str) -> TrainerSettings:
+    (folder / "small_digits.toml").write_text(lines)
+    return TrainerSettings(folder, folder, (1, 2))
+
+
+def test_digits_of_mnist_are_reduced_to_the_same_size(tmp_path: Path) -> None:
+    chance = np.random.default_rng(0)
+    images = chance.integers(0, 256, (60, 28, 28), np.uint8)
+    labels = np.arange(60) % 10
+    x_train, x_test, y_train, y_test = images[:40], images[40:], labels[:40], labels[40:]
+    np.savez(tmp_path / "mnist.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
+    made = SmallDigits(with_mnist(tmp_path, "mnist = 30\ntests = 10"))
+    info = made.data_info()
+    assert info.source == "40 digits of MNIST, reduced to 8x8 (10 of them for testing)"
+    assert info.rows == {"train": 15, "validation": 0, "test": 5}
+    assert len(made.tests()["global_accuracy"].labels) == 10
+    small = reduced(images)
+    assert small.shape == (60, 8, 8) and small.dtype == np.uint8
+    assert small[3, 4, 4] == np.rint(images[3, 14:18, 14:18].mean() * 16 / 255)
+    assert reduced(np.full((1, 28, 28), 255, np.uint8))[0, 0, 0] == 4  # a quarter of it lies within the picture
+
+
+def test_without_mnist_its_digits_cannot_be_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(DataMissing, match="MNIST was not found"):
+        SmallDigits(with_mnist(tmp_path, "mnist = 30"))
+    with pytest.raises(TrainerError, match="expected a whole number above 0"):
+        SmallDigits(with_mnist(tmp_path, "mnist = 0"))
 
 
 def test_all_nodes_together_have_all_digits_and_one_test_part() -> None:
