@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Collection, Iterable
+from functools import lru_cache
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator
@@ -28,6 +29,7 @@ NEVER = tuple(
     for network in ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/4", "240.0.0.0/4", "::/128", "fe80::/10", "ff00::/8")
 )
 """This network, link-local with the metadata services of clouds, multicast, reserved and broadcast."""
+REMEMBERED = 1024  # answers whether an address may be called
 LEAST_PORT = 1024  # services that are no node's lie below
 
 
@@ -88,6 +90,7 @@ class Networks:
         self._low = {low for low in (*ports, port) if low is not None and low < LEAST_PORT}
         self._own, self._port = frozenset(filter(None, map(address_of, own))), port
         self._at_home = all(network.is_loopback for network in self.allowed)
+        self._refusal = lru_cache(REMEMBERED)(self._refusal_of)  # news name the same addresses again and again
 
     def is_named(self, host: str) -> bool:
         """Whether a person named this host."""
@@ -101,6 +104,9 @@ class Networks:
             port: likewise.
             told_by: address of who announced it; None where that was looked at before.
         """
+        return self._refusal(host, port, told_by)
+
+    def _refusal_of(self, host: str, port: int, told_by: str | None) -> str | None:
         if port < LEAST_PORT and port not in self._low:
             return text("ports below {least} belong to other services", LEAST_PORT)
         if is_disguised(host):

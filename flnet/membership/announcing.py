@@ -29,6 +29,7 @@ class Announcer:
         self.failures: dict[str, int] = {}
         self.bootstrap: tuple[str, ...] = ()
         self.remembered: tuple[str, ...] = ()  # without any member they are the only way back
+        self.untried: list[str] = []  # of those remembered, where one after another is tried after a failure
         self._me, self._roster, self._pauses = me, roster, pauses
 
     def to(self, addresses: Iterable[str], incarnation: int, members: tuple[News, ...]) -> list[Effect]:
@@ -59,6 +60,10 @@ class Announcer:
             words = text("{address} does not answer the announcement", address)
         tell = [Publish("announce_failed", words, {"address": address})] if count == 1 else []
         return [self.retry(address), *tell]
+
+    def next_untried(self, failed: str) -> list[str]:
+        """The remembered address to try after this one failed, if there is one."""
+        return [self.untried.pop()] if self.untried and failed in self.remembered else []
 
     def retry(self, address: str) -> SetTimer:
         """The timer after which an address is tried again; later each time."""

@@ -16,8 +16,9 @@ from typing import Any
 from flnet.errors import IdTaken, IllegalStep, NotAccepted, Pending, StrangerThere
 from flnet.fingerprints import fingerprint
 from flnet.membership.announcing import RETRY
+from flnet.membership.introducing import may_introduce
 from flnet.membership.names import NameTaken, admit, disputed, forget, refused
-from flnet.membership.probing import repeats, suspicion_ticks
+from flnet.membership.probing import MET_IN_PERSON, probe_seconds, repeats, suspicion_ticks
 from flnet.membership.roster import MOST_STEP, STATES, Member, NoPlace, State, Status, news_of
 from flnet.membership.state import KEPT_AHEAD, Doubted, Meeting, MeshState
 from flnet.params.params import PeerId
@@ -56,7 +57,7 @@ from flnet.protocol.messages import MAX_INCARNATION, MAX_PEERS, AnnounceReply, N
 from flnet.text import text
 
 TICK = "tick"  # timer
-FEW_PLACES = 32  # taken: from then on new members are probed at once
+EXCHANGE = 5  # ticks between two exchanges of everything while members differ, in a large mesh
 
 
 class Members:
@@ -138,9 +139,12 @@ class Members:
         return self.state.key_of(PeerId(speaker))
 
     def settled(self, peer: PeerId) -> bool:
-        """Whether a message of this peer would tell nothing new: it is alive, or unknown."""
+        """Whether a message of this peer would tell nothing new: it is unknown, or alive without doubt."""
         member = self.known.get(peer)
-        return member is None or (member.state is State.ALIVE and peer not in self.state.troubled)
+        if member is None:
+            return True
+        is_missed = self.state.roster.is_large and self.state.prober.is_silent(peer)
+        return member.state is State.ALIVE and peer not in self.state.troubled and not is_missed
 
     def view(self) -> Sequence[Mapping[str, Any]]:
         """The peers as JSON-ready data, sorted by id."""
@@ -163,7 +167,11 @@ class Members:
                 s.roster.keys |= {peer: (key, s.roster.tick) for peer, key in keys if peer not in s.roster.known}
                 s.announcer.bootstrap, s.announcer.remembered = bootstrap, remembered
                 began = raise_to(s, max(incarnation, s.incarnation))
-                return [*began, *announce_to(s, [*bootstrap, *remembered]), SetTimer(TICK, s.pauses.tick)]
+                return [
+                    *began,
+                    *announce_to(s, [*bootstrap, *some_of(s, remembered)]),
+                    SetTimer(TICK, s.pauses.tick),
+                ]
             case Leaving():
                 return leave(s)
             case AnnounceReceived():
@@ -213,9 +221,19 @@ class Members:
 
 
 def meet(
-    s: MeshState, peer: Peer, accepts: frozenset[str], incarnation: int, key: str | None = None
+    s: MeshState,
+    peer: Peer,
+    accepts: frozenset[str],
+    incarnation: int,
+    key: str | None = None,
+    *,
+    is_introduced: bool = False,
 ) -> list[Effect]:
-    """A node said who it is and where, and its name is its own; it becomes a member, or is one."""
+    """A node said who it is and where, and its name is its own; it becomes a member, or is one.
+
+    Args:
+        is_introduced: whether another member said it.
+    """
     evicted: list[Effect] = []
     if PeerId(peer.id) not in s.roster.known:
         try:
@@ -226,7 +244,8 @@ def meet(
     s.prober.answered(PeerId(peer.id))
     if not s.roster.known.get(PeerId(peer.id)) or not s.roster.known[PeerId(peer.id)].alive:
         s.disputes.pop(PeerId(peer.id), None)  # who it belongs to is there again
-    return [*evicted, *s.roster.greet(peer, accepts, incarnation, key), CancelTimer(RETRY + peer.address)]
+    greeted = s.roster.greet(peer, accepts, incarnation, key, is_introduced=is_introduced)
+    return [*evicted, *greeted, CancelTimer(RETRY + peer.address)]
 
 
 def left_out(peer: Peer, full: NoPlace) -> Publish:
@@ -265,9 +284,9 @@ def meet_unless_doubtful(
 
 
 def prove_soon(s: MeshState, peer: PeerId) -> list[Effect]:
-    """Probe a node that never answered this one at once where places get few; else its turn comes soon enough."""
+    """Probe a node that never answered this one at once in a large mesh; else its turn comes soon enough."""
     member = s.roster.known.get(peer)
-    if member is None or member.is_proven or len(s.roster.known) < FEW_PLACES:
+    if member is None or member.is_proven or len(s.roster.known) < MET_IN_PERSON:
         return []
     return check(s, peer)
 
@@ -310,7 +329,22 @@ def hear_all(s: MeshState, news: Sequence[News], teller: PeerId, *, asked: bool 
             for item in news
             for effect in hear(s, item, is_certain=item.signature is not None or item.speaker == teller)
         ]
-    return [effect for item in news for effect in hear(s, item, is_certain=asked and item.id == teller)]
+    introduced = introduce(s, news, s.roster.known[teller])
+    heard = [effect for item in news for effect in hear(s, item, is_certain=asked and item.id == teller)]
+    return [*introduced, *heard]
+
+
+def introduce(s: MeshState, news: Sequence[News], teller: Member) -> list[Effect]:
+    """Take in the nodes that a member of a large open mesh introduces; who is not taken in is called afterwards."""
+    new = [item for item in news if item.accepts and item.id != s.my_id and PeerId(item.id) not in s.roster.known]
+    if s.roster.size + len(new) <= MET_IN_PERSON:
+        return []
+    effects: list[Effect] = []
+    for item in new:
+        if may_introduce(s.roster, item, teller):
+            peer, accepts = Peer(id=item.id, ip=item.ip, port=item.port), frozenset(item.accepts or ())
+            effects += meet(s, peer, accepts, item.incarnation, item.key, is_introduced=True)
+    return effects
 
 
 def hear(s: MeshState, news: News, *, is_certain: bool = False) -> list[Effect]:
@@ -329,7 +363,8 @@ def hear(s: MeshState, news: News, *, is_certain: bool = False) -> list[Effect]:
     peer = PeerId(news.id)
     if member is None:
         named = Peer(id=news.id, ip=news.ip, port=news.port)
-        return announce_to(s, s.announcer.new_among([named])) if claim.state is State.ALIVE else []
+        is_called = claim.state is State.ALIVE and (not s.roster.introduces or s.roster.has_room(named))
+        return announce_to(s, s.announcer.new_among([named])) if is_called else []
     if s.proves_keys:
         return hear_proven(s, member, news) if is_certain else hear_unproven(s, member, news)
     if not is_certain and must_ask(s, member, claim):
@@ -371,7 +406,8 @@ def take_over(s: MeshState, member: Member, news: News, *, is_certain: bool = Fa
     if now is None or now.standing == was:
         return effects
     if now.state is State.SUSPECT:
-        return [*effects, *check(s, peer)]  # to find out by ourselves
+        is_asked = s.prober.may_ask_suspect(s.roster.size, s.roster.tick)
+        return [*effects, *(check(s, peer) if is_asked else ())]  # to find out by ourselves
     if now.alive:
         return effects
     s.prober.forget(peer)
@@ -492,8 +528,10 @@ def probe(s: MeshState, to: PeerId, **fields: Any) -> Effect:
         news = [s.roster.news(member), *news]  # so that it can show that this is wrong
     if to in s.doubted and s.doubted[to].move is None:
         news = [news_of(member.peer, s.doubted[to].claim), *news]
-    message = Probe(i_am=s.me, incarnation=s.incarnation, news=news, key=s.key, **fields)
-    return SendProbe(to, message, s.pauses.probe * s.prober.doubt.factor)
+    if s.roster.introduces and s.accepts and not member.is_proven:  # it may not have heard of this node
+        news = [s.introduction(), *news]
+    message = Probe(i_am=s.me, incarnation=s.incarnation, news=news, key=s.key, members_digest=stated(s), **fields)
+    return SendProbe(to, message, probe_seconds(s.pauses, s.roster.size) * s.prober.doubt.factor)
 
 
 # --- announcements
@@ -513,17 +551,44 @@ def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
         if elsewhere or peer.port != s.me.port:
             raise IdTaken(peer.id)
         return [Answer(AnnounceReply(i_am=s.me, accepts=accepts, key=event.key))]  # our own call
-    told = {p.id for p in known} | {peer.id}
-    lacks = [m.peer for m in s.roster if m.alive and m.peer.id not in told]
+    lacks = lacked_by(s, event)
     s.joined = True
     met = meet_unless_doubtful(s, peer, event.accepts, event.incarnation or 0, event.key)
     met += prove_soon(s, PeerId(peer.id))
     heard = hear_all(s, event.members, PeerId(peer.id))
-    reply = AnnounceReply(announce_yourself_to_peers=lacks[:MAX_PEERS], i_am=s.me, accepts=accepts)
+    reply = AnnounceReply(announce_yourself_to_peers=lacks, i_am=s.me, accepts=accepts)
     if event.incarnation is not None:
-        news = [own_end(s)] if s.left else list(s.all_news())
+        news = [own_end(s)] if s.left else news_for(s, event.members)
         reply = reply.model_copy(update={"incarnation": s.incarnation, "members": news, "key": s.key})
     return [Answer(reply), *met, *heard, *announce_to(s, s.announcer.new_among(known))]
+
+
+def lacked_by(s: MeshState, event: AnnounceReceived) -> list[Peer]:
+    """The peers to which a node that announced itself is to announce itself next.
+
+    In a large open mesh a node that hears news is introduced to the others, except to those that hear none themselves.
+    """
+    told = {peer.id for peer in event.known} | {event.peer.id}
+    is_introduced = s.roster.introduces and event.incarnation is not None
+    lacks = (m for m in s.roster if m.alive and m.peer.id not in told and not (is_introduced and m.accepts))
+    return [member.peer for member in lacks][:MAX_PEERS]
+
+
+def news_for(s: MeshState, told: Sequence[News]) -> list[News]:
+    """All news for a node that told this one these; in a large mesh only what is new to it."""
+    if not s.roster.is_large:
+        return list(s.all_news())
+    held = {(item.id, item.state, item.incarnation) for item in told}
+    return [item for item in s.all_news() if (item.id, item.state, item.incarnation) not in held]
+
+
+def some_of(s: MeshState, remembered: tuple[str, ...]) -> list[str]:
+    """As many of the addresses that this node remembers as it calls at first; the others are called where these fail."""
+    if len(remembered) <= MET_IN_PERSON:
+        return list(remembered)
+    first = s.prober.some([PeerId(address) for address in remembered], MET_IN_PERSON)
+    s.announcer.untried = [address for address in remembered if address not in first]
+    return list(first)
 
 
 def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
@@ -549,13 +614,13 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
         s.roster.prove(PeerId(event.peer.id))
     heard = hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
     untold = set(s.roster.alive) - told - {PeerId(event.peer.id)}
-    again = [event.address] if untold else []
+    again = [event.address] if untold and not s.roster.introduces else []  # else it hears by news
     return [*met, *heard, *announce_to(s, [*again, *s.announcer.new_among(event.announce_to)])]
 
 
 def unanswered(s: MeshState, address: str, reason: str, code: str = "") -> list[Effect]:
     """An announcement of this node was not answered, or refused with this code."""
-    again = s.announcer.failed(address, reason)
+    again = [*s.announcer.failed(address, reason), *announce_to(s, s.announcer.next_untried(address))]
     if code in (Pending.code, NotAccepted.code, StrangerThere.code):
         told = waiting(s, address, reason) if code != StrangerThere.code else []  # of strangers here people know
         return [*(effect for effect in again if isinstance(effect, SetTimer)), *told]
@@ -584,10 +649,28 @@ def ticked(s: MeshState, late: float) -> list[Effect]:
     if roster.tick % prober.doubt.factor == 0 and (peer := prober.next(roster.alive)) is not None:
         effects += check(s, peer)
     if len(roster.gossip):
-        effects += [probe(s, peer) for peer in prober.some(roster.alive, s.pauses.fanout)]
-    if roster.tick % s.pauses.refresh == 0:
-        effects += announce_to(s, [roster.known[peer].peer.address for peer in prober.some(roster.alive, 1)])
-    return effects
+        effects += [
+            probe(s, peer) for peer in prober.some(roster.alive, 1 if roster.is_large else s.pauses.fanout)
+        ]
+    return [*effects, *exchange(s)]
+
+
+def exchange(s: MeshState) -> list[Effect]:
+    """Exchange everything with one member at times; in a large mesh only with one that knows other members."""
+    roster, is_time = s.roster, s.roster.tick % s.pauses.refresh == 0
+    if not roster.is_large:
+        others = roster.alive if is_time else []
+    elif is_time or (roster.tick % EXCHANGE == 0 and not len(roster.gossip)):
+        differing = s.digests.differing(roster.digest, roster.tick)
+        others = [peer for peer in differing if peer in roster.known and roster.known[peer].alive]
+    else:
+        others = []
+    return announce_to(s, [roster.known[peer].peer.address for peer in s.prober.some(others, 1)])
+
+
+def stated(s: MeshState) -> str | None:
+    """What this node states of the members that it knows: nothing in a small mesh."""
+    return s.roster.digest if s.roster.is_large else None
 
 
 def give_up(s: MeshState) -> list[Effect]:
@@ -620,6 +703,8 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
         raise IdTaken(event.peer.id)
     effects: list[Effect] = []
     if caller not in s.roster.known:  # it knows us, we do not know it: we were restarted, or missed its call
+        effects += introduced_itself(s, event)
+    if caller not in s.roster.known:
         effects += announce_to(s, s.announcer.new_among([event.peer]))
     else:
         effects += heard_from(s, event)
@@ -629,13 +714,26 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
         newest = [s.roster.news(member), *newest]  # one that left and is there again can show it
     if s.left:
         newest = [own_end(s), *newest]
-    return [Answer(ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest, key=s.key)), *effects]
+    reply = ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest, key=s.key, members_digest=stated(s))
+    return [Answer(reply), *effects]
+
+
+def introduced_itself(s: MeshState, event: ProbeReceived) -> list[Effect]:
+    """Take in a node of a large open mesh that probes this one and says with it what an announcement says."""
+    own = next((item for item in event.news if item.id == event.peer.id), None)
+    if s.proves_keys or own is None or not own.accepts or s.roster.size < MET_IN_PERSON:
+        return []
+    return meet_unless_doubtful(s, event.peer, frozenset(own.accepts), event.incarnation, event.key)
 
 
 def heard_from(s: MeshState, event: ProbeReceived) -> list[Effect]:
     """Handle what a member says in its probe."""
     caller = PeerId(event.peer.id)
+    s.digests.note(caller, event.members_digest, s.roster.tick)
     effects = seen(s, caller, event.incarnation)
+    member = s.roster.known[caller]
+    if member.is_introduced and not member.is_proven and member.peer.address != event.peer.address:
+        effects += announce_to(s, [event.peer.address])  # whoever introduced it may be wrong
     effects += hear_all(s, event.news, caller)
     if event.target is not None:
         effects += assist(s, event.target, caller)
@@ -673,6 +771,7 @@ def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:
 def probe_answered(s: MeshState, event: ProbeAnswered) -> list[Effect]:
     """A member answered: it is there; if others asked for it, they hear so."""
     s.roster.prove(event.peer)
+    s.digests.note(event.peer, event.members_digest, s.roster.tick)
     effects = seen(s, event.peer, event.incarnation)
     effects += hear_all(s, event.news, event.peer, asked=True)
     effects += is_there(s, event.peer)
@@ -686,6 +785,8 @@ def probe_answered(s: MeshState, event: ProbeAnswered) -> list[Effect]:
 def probe_failed(s: MeshState, event: ProbeFailed) -> list[Effect]:
     """A member did not answer: others are asked to try."""
     peer, about = event.peer, event.about
+    if event.is_late and s.roster.is_large:
+        s.prober.doubt.more()  # Lifeguard, section IV-A; in a small mesh one that is gone would be much of what is probed
     if about is not None:
         s.prober.helper_done(about, peer)
         return []

@@ -14,6 +14,9 @@ from dataclasses import dataclass, field
 from flnet.params.params import PeerId, Rng
 from flnet.text import text
 
+MET_IN_PERSON = 20  # nodes of a mesh in which each announces itself to each other one, and asks each suspect
+ASKING = 4  # nodes of a larger one that ask a suspect when they hear of it, on average
+SUSPECTS_A_TICK = 4  # that a node of a larger one asks in a tick because it hears of them
 MAX_DOUBT = 8  # a node that doubts itself most probes this many times slower, less one
 
 
@@ -47,6 +50,16 @@ class Pauses:
     tombstone: int = 86_400
 
 
+def probe_seconds(pauses: Pauses, size: int) -> float:
+    """Within which a probed member must answer: in a large mesh longer, for it has more to do and less is lost."""
+    return pauses.probe * max(1.0, size / MET_IN_PERSON)
+
+
+def _patience(pauses: Pauses, size: int) -> float:
+    """Seconds for a probe and its answer by way of a third node, in a large mesh; 0 in others, where a tick is enough."""
+    return 2 * probe_seconds(pauses, size) if size > MET_IN_PERSON else 0.0
+
+
 def suspicion_ticks(pauses: Pauses, size: int, accusers: int) -> int:
     """How many ticks after the first accusation a suspect is declared dead.
 
@@ -54,7 +67,7 @@ def suspicion_ticks(pauses: Pauses, size: int, accusers: int) -> int:
         size: nodes in the mesh, this one included.
         accusers: nodes that found by themselves that it does not answer, at least 1.
     """
-    shortest = math.ceil(pauses.suspicion * max(1.0, math.log10(max(size, 1))))
+    shortest = math.ceil(max(pauses.suspicion * max(1.0, math.log10(max(size, 1))), _patience(pauses, size)))
     wanted = min(3, size - 1)  # accusers after whom nobody else is waited for
     if accusers >= wanted or wanted <= 1:
         return shortest
@@ -117,6 +130,7 @@ class Prober:
         self._pauses, self._rng = pauses, rng
         self._turn: list[PeerId] = []
         self._begun: dict[PeerId, int] = {}  # the tick in which each was last probed
+        self._suspects = 0, 0  # a tick, and how many were asked in it
 
     def next(self, members: Collection[PeerId]) -> PeerId | None:
         """Whose turn it is; every member once in a random order, then in a new one."""
@@ -142,7 +156,11 @@ class Prober:
             self.doubt.less()
 
     def silent(self, peer: PeerId, reason: str, others: Collection[PeerId], tick: int) -> Sequence[PeerId] | None:
-        """A member did not answer the probe: whom to ask for help; None if it was not being probed."""
+        """A member did not answer the probe: whom to ask for help; None if it was not being probed.
+
+        Args:
+            others: the members that can be asked.
+        """
         check = self.checks.get(peer)
         if check is None or check.reason:
             return None
@@ -150,9 +168,23 @@ class Prober:
         check.reason, check.helpers, check.until = (
             reason or text("it does not answer"),
             set(helpers),
-            tick + HELP_TICKS,
+            tick + max(HELP_TICKS, math.ceil(_patience(self._pauses, len(others) + 2))),
         )
         return helpers
+
+    def may_ask_suspect(self, size: int, tick: int) -> bool:
+        """Whether this node probes a suspect as soon as it hears of it: in a large mesh some do, drawn by chance.
+
+        If all N asked at once, a node that is slow to answer would have N requests more, and each further accusation N
+        more again. Where many are suspected in one tick, this node asks few of them.
+        """
+        if size <= MET_IN_PERSON:
+            return True
+        before = self._suspects[1] if self._suspects[0] == tick else 0
+        if before >= SUSPECTS_A_TICK or self._rng.random() * size >= ASKING:
+            return False
+        self._suspects = tick, before + 1
+        return True
 
     def is_silent(self, peer: PeerId) -> bool:
         """Whether a member did not answer the probe of this node, and others may still reach it."""

@@ -18,7 +18,10 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
+from blake3 import blake3
+
 from flnet.fingerprints import short
+from flnet.membership.probing import MET_IN_PERSON
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Effect, Publish, TellJobs
 from flnet.protocol.messages import MAX_INCARNATION, MAX_PEERS, News, Peer
@@ -88,6 +91,7 @@ class Member:
         accusers: nodes that found by themselves that it does not answer.
         key: its public key, the first one that came with its name.
         is_proven: whether it ever answered this node at its address; anybody can announce any address.
+        is_introduced: whether it is known because another member said that it is there (introducing.py).
         is_hearsay: whether it left according to others only, who may be wrong or lie.
         signatures: of the claims for which it has its standing, by speaker; this node's own are made when they
             are sent.
@@ -101,6 +105,7 @@ class Member:
     accusers: frozenset[PeerId] = frozenset()
     key: str | None = None
     is_proven: bool = False
+    is_introduced: bool = False
     is_hearsay: bool = False
     signatures: Mapping[PeerId, str] = field(default_factory=dict)
 
@@ -126,6 +131,11 @@ class Member:
     @cached_property
     def _news(self) -> News:
         return news_of(self.peer, self.standing, None, self.signatures.get(PeerId(self.peer.id)))
+
+    @cached_property
+    def introduction(self) -> News:
+        """The news that it is alive, with what it announced of itself."""
+        return self._news.model_copy(update={"accepts": tuple(sorted(self.accepts)), "key": self.key})
 
     def is_held_for(self, news: News) -> bool:
         """Whether news of a member is known already."""
@@ -162,6 +172,7 @@ def news_of(peer: Peer, standing: Status, by: PeerId | None = None, signature: s
     )
 
 
+DIGEST_DIGITS = 16
 PER_MESSAGE = 32  # pieces of news in one probe
 
 
@@ -254,6 +265,7 @@ class Roster:
         self.tick = 0
         self._prune = prune
         self._alive: list[PeerId] | None = None  # worked out again after a change
+        self._digest = ""  # likewise
 
     def __iter__(self) -> Iterator[Member]:
         return iter([self.known[peer] for peer in sorted(self.known)])
@@ -268,6 +280,28 @@ class Roster:
         """Nodes in the mesh, this one included."""
         return 1 + len(self._living())
 
+    @property
+    def is_large(self) -> bool:
+        """Whether not each node of the mesh announces itself to each other one."""
+        return self.size > MET_IN_PERSON
+
+    @property
+    def introduces(self) -> bool:
+        """Whether members are known by what others say of them; where claims are signed, each shows its key itself."""
+        return self.is_large and not self._signs
+
+    @property
+    def digest(self) -> str:
+        """What two nodes compare to see whether they know the same members (`MembersDigest`)."""
+        if not self._digest:
+            ids = sorted([self.me, *self._living()])
+            self._digest = blake3("\n".join(ids).encode()).hexdigest()[:DIGEST_DIGITS]
+        return self._digest
+
+    def awaits_proof(self, member: Member) -> bool:
+        """Whether others are not told of a member yet, because it has not answered this node at its address."""
+        return self.introduces and bool(member.accepts) and not (member.is_proven or member.is_introduced)
+
     def key_of(self, peer_id: PeerId) -> str | None:
         """The key to which a name belongs."""
         member = self.known.get(peer_id)
@@ -279,14 +313,28 @@ class Roster:
 
     def news(self, member: Member) -> News:
         """The news about a member; where claims are signed, an accusation names an accuser, who signs or has signed it."""
+        if self.introduces and member.state is State.ALIVE and member.accepts:
+            return member.introduction
         if not self._signs or member.state in (State.ALIVE, State.LEFT):
             return member.news()
         if self.me in member.accusers:
             return member.news(self.me)
         return member.news(min(member.signatures, default=None))
 
-    def greet(self, peer: Peer, accepts: frozenset[str], incarnation: int, key: str | None = None) -> list[Effect]:
-        """A node said who it is and where; its key is the one that its name belongs to, or the first one."""
+    def greet(
+        self,
+        peer: Peer,
+        accepts: frozenset[str],
+        incarnation: int,
+        key: str | None = None,
+        *,
+        is_introduced: bool = False,
+    ) -> list[Effect]:
+        """A node said who it is and where; its key is the one that its name belongs to, or the first one.
+
+        Args:
+            is_introduced: whether another member said it.
+        """
         peer_id = PeerId(peer.id)
         gone = self._replaced_by(peer, key)
         if peer_id not in self.known:
@@ -294,8 +342,11 @@ class Roster:
         before = self.known.get(peer_id)
         self.keys.pop(peer_id, None)
         if before is None:
-            self._put(Member(peer, Status(incarnation=incarnation), "", accepts, self.tick, key=key))
-            self.gossip.add(self.known[peer_id].news())
+            standing = Status(incarnation=incarnation)
+            new = Member(peer, standing, "", accepts, self.tick, key=key, is_introduced=is_introduced)
+            self._put(new)
+            if not self.awaits_proof(new):
+                self.gossip.add(self.news(new))
             words = text("{peer} joined at {address}", peer_id, peer.address)
             return [*gone, TellJobs(peer_id, alive=True), Publish("peer_joined", words, {"peer": peer_id})]
         self._put(replace(before, peer=peer, accepts=accepts, key=key or before.key))
@@ -360,7 +411,7 @@ class Roster:
         Args:
             asked: an address that this node called, where the node answered: nobody else is there.
         """
-        rivals = (self.known[peer_id] for peer_id in sorted(self._at_or_with(peer, key)))
+        rivals = (self.known[peer_id] for peer_id in sorted(self.at_or_with(peer, key)))
         return [rival for rival in rivals if rival.alive and rival.peer.address != asked]
 
     def accuse(self, peer_id: PeerId, reason: str) -> list[Effect]:
@@ -400,6 +451,10 @@ class Roster:
         gone = TellJobs(peer_id, alive=False, reason=text("a person forgot it"))
         return [gone, tell] if member.alive else [tell]
 
+    def has_room(self, peer: Peer) -> bool:
+        """Whether another member may be known without that one is forgotten for it."""
+        return not self._crowd_before(peer)[0]
+
     def make_room(self, peer: Peer) -> list[Effect]:
         """Forget a member so that another one may be known, if all its places are taken.
 
@@ -409,10 +464,8 @@ class Roster:
         Raises:
             NoPlace: no member can be forgotten.
         """
-        place = place_of(peer.ip)
-        there = [m for m in self.known.values() if place and place_of(m.peer.ip) == place]
-        crowd = there if len(there) >= PLACES_PER_ADDRESS else list(self.known.values())
-        if len(crowd) < (PLACES_PER_ADDRESS if crowd is there else MAX_PEERS):
+        crowd, place = self._crowd_before(peer)
+        if not crowd:
             return []
         old = min(
             (m for m in crowd if not (m.alive and m.is_proven)),
@@ -420,16 +473,28 @@ class Roster:
             default=None,
         )
         if old is None:
-            raise NoPlace(len(crowd), place if crowd is there else "")
+            raise NoPlace(len(crowd), place)
         peer_id, reason = PeerId(old.peer.id), text("it never answered, and its place is needed")
         self._drop(peer_id, keep_key=old.is_proven)
         return [TellJobs(peer_id, alive=False, reason=reason)] if old.alive else []
 
+    def _crowd_before(self, peer: Peer) -> tuple[list[Member], str]:
+        """The members that take all places which a node could have, and where, if these are the places of one address."""
+        place = place_of(peer.ip)
+        there = [m for m in self.known.values() if place_of(m.peer.ip) == place] if place else []
+        if len(there) >= PLACES_PER_ADDRESS:
+            return there, place
+        return (list(self.known.values()), "") if len(self.known) >= MAX_PEERS else ([], "")
+
     def prove(self, peer_id: PeerId) -> None:
-        """Note that a member answered this node at its address."""
+        """Note that a member answered this node at its address; where others waited for that, they are told of it."""
         member = self.known.get(peer_id)
-        if member is not None and not member.is_proven:
-            self._put(replace(member, is_proven=True))
+        if member is None or member.is_proven:
+            return
+        proven = replace(member, is_proven=True)
+        self._put(proven)
+        if self.awaits_proof(member) and member.state is State.ALIVE:
+            self.gossip.add(self.news(proven))
 
     def doubt_that_left(self, peer_id: PeerId) -> None:
         """Note that a member left according to others only."""
@@ -447,11 +512,11 @@ class Roster:
 
     def _put(self, member: Member) -> None:
         self.known[PeerId(member.peer.id)] = member
-        self._alive = None
+        self._alive, self._digest = None, ""
 
     def _drop(self, peer_id: PeerId, *, keep_key: bool = False) -> None:
         member = self.known.pop(peer_id)
-        self._alive = None
+        self._alive, self._digest = None, ""
         if keep_key and member.key:
             self.keys[peer_id] = (member.key, self.tick)
             if len(self.keys) > MAX_PEERS:
@@ -493,7 +558,7 @@ class Roster:
             signatures={by or peer_id: signature} if signature and self._signs else {},
         )
         self._put(now)
-        self.gossip.add(now.news(by))
+        self.gossip.add(self.news(now) if by is None and not self._signs else now.news(by))
         effects = [] if same else _told(now, was)
         if self._prune and standing.state is State.DEAD:
             self._drop(peer_id, keep_key=True)
@@ -504,7 +569,7 @@ class Roster:
     def _with_key(self, peer: Peer, key: str | None) -> set[PeerId]:
         return {i for i, m in self.known.items() if key and m.key == key and i != peer.id}
 
-    def _at_or_with(self, peer: Peer, key: str | None) -> set[PeerId]:
+    def at_or_with(self, peer: Peer, key: str | None) -> set[PeerId]:
         """The other members with this address or this key."""
         here = (peer.port, peer.ip)
         at = {i for i, m in self.known.items() if (m.peer.port, m.peer.ip) == here and i != peer.id}
@@ -514,7 +579,7 @@ class Roster:
         """Forget who else was at this address, or had this key: a node has a new id when it was renamed."""
         renamed = self._with_key(peer, key)
         effects: list[Effect] = []
-        for peer_id in sorted(self._at_or_with(peer, key)):
+        for peer_id in sorted(self.at_or_with(peer, key)):
             alive = self.known[peer_id].alive
             self._drop(peer_id, keep_key=peer_id not in renamed)
             reason = (

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flnet.membership.announcing import Announcer
+from flnet.membership.introducing import StatedDigests
 from flnet.membership.probing import Pauses, Prober
-from flnet.membership.roster import NEW, Roster, Status
+from flnet.membership.roster import NEW, Member, Roster, Status
 from flnet.params.params import PeerId, Rng
 from flnet.protocol.messages import MAX_PEERS, News, Peer
 
@@ -86,6 +87,7 @@ class MeshState:
         self.roster = Roster(self.my_id, prune, signs=proves_keys)
         self.announcer = Announcer(self.my_id, self.roster, self.pauses)
         self.prober = Prober(self.pauses, rng)
+        self.digests = StatedDigests()
         self.helping: dict[PeerId, set[PeerId]] = {}
         self.troubled: set[PeerId] = set()
         self.doubted: dict[PeerId, Doubted] = {}
@@ -102,5 +104,13 @@ class MeshState:
         return self.key_of(peer) in (None, key)
 
     def all_news(self) -> tuple[News, ...]:
-        """The news about all members."""
-        return tuple(self.roster.news(member) for member in self.roster)[: 2 * MAX_PEERS]
+        """The news about all members of whom others may hear."""
+        told = (member for member in self.roster if not self.roster.awaits_proof(member))
+        return tuple(self.roster.news(member) for member in told)[: 2 * MAX_PEERS]
+
+    def introduction(self) -> News:
+        """The news that this node is alive, with what it announces of itself."""
+        own = Member(
+            self.me, Status(incarnation=self.incarnation), accepts=frozenset(self.accepts or ()), key=self.key
+        )
+        return own.introduction

@@ -291,8 +291,11 @@ class BufferPool:
         """
         with self._lock:
             self._kept.clear()
-        if gc.get_freeze_count():
+        if _is_settled.is_set():
             gc.collect()
+
+
+_is_settled = threading.Event()  # asking for the count of what was set aside takes ten milliseconds
 
 
 def settle() -> None:
@@ -304,6 +307,7 @@ def settle() -> None:
     gc.collect()
     gc.freeze()
     gc.collect()  # counts what exists
+    _is_settled.set()
 
 
 async def give_back_when_idle(buffers: BufferPool, is_busy: Callable[[], bool], every: float) -> None:

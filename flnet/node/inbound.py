@@ -208,7 +208,8 @@ def probed(m: Probe, caller_ip: str) -> ProbeReceived:
     """The event that a probe causes."""
     target = PeerId(m.target.id) if m.target else None
     reached, missed = (PeerId(name) if name else None for name in (m.reached, m.missed))
-    return ProbeReceived(located(m.i_am, caller_ip), m.incarnation, tuple(m.news), target, reached, missed, m.key)
+    caller, news = located(m.i_am, caller_ip), tuple(m.news)
+    return ProbeReceived(caller, m.incarnation, news, target, reached, missed, m.key, m.members_digest)
 
 
 def claim_of(round: int, reply: Packet) -> Claim:

@@ -25,6 +25,8 @@ TICK_SECONDS = 1.0
 AGAIN_SECONDS = 5.0  # until a peer is asked again that did not answer, or was still loading its data
 KEPT_SECONDS = 60.0  # until a peer is asked again that has answered: its data and rules may have changed
 AT_ONCE = 8  # peers that are asked at the same time
+MANY = 16  # peers, of which each is asked as soon as it is due
+ASKED_A_TICK = 0.25  # peers where there are more, so that requests do not grow with the mesh
 Tell = Callable[[str, str, str, Mapping[str, Any]], object]
 
 
@@ -51,6 +53,7 @@ class MeetingChecks:
         """
         self._core, self._infos, self._peers, self._tell = core, infos, peers, tell
         self._stated: dict[str, Mapping[TrainerId, Stated]] = {}  # by peer
+        self._allowance = float(AT_ONCE)  # peers that may be asked now
         self._due: dict[str, float] = {}  # when a peer is asked next, by the clock of the event loop
         self._differs: dict[TrainerId, dict[str, str]] = {}
 
@@ -67,7 +70,10 @@ class MeetingChecks:
         self._stated = {name: stated for name, stated in self._stated.items() if name in alive}
         self._due = {name: self._due.get(name, now) for name in alive}
         due = sorted((name for name in alive if self._due[name] <= now), key=self._due.__getitem__)
-        for info in await self._infos.ask([alive[name] for name in due[:AT_ONCE]]):
+        self._allowance = min(AT_ONCE, self._allowance + (ASKED_A_TICK if len(alive) > MANY else AT_ONCE))
+        asked = due[: int(self._allowance)]
+        self._allowance -= len(asked)
+        for info in await self._infos.ask([alive[name] for name in asked]):
             self._answered(info, now)
         for trainer, job in self._core.jobs.items():
             self._compare(trainer, job)

@@ -311,7 +311,8 @@ class Outbox:
             async with asyncio.timeout(effect.seconds):
                 reply = await self._transport.send(address, Probe.path, body, self._json.content_type)
         except TimeoutError:
-            return ProbeFailed(peer, about, text("no answer within {seconds} s", f"{effect.seconds:g}"))
+            words = text("no answer within {seconds} s", f"{effect.seconds:g}")
+            return ProbeFailed(peer, about, words, is_late=True)
         except TransportError as exc:
             self._shut_out(peer, exc)
             return ProbeFailed(peer, about, str(exc))
@@ -330,7 +331,7 @@ class Outbox:
         if not self._members.fits(peer, answer.key):
             self._deliver(None, IdentityDisputed(peer, answer.key, address))
             return ProbeFailed(peer, about, text("another node with its name is at {address} now", address))
-        return ProbeAnswered(peer, about, answer.incarnation, tuple(answer.news))
+        return ProbeAnswered(peer, about, answer.incarnation, tuple(answer.news), answer.members_digest)
 
     def _shut_out(self, peer: PeerId, refusal: TransportError) -> None:
         if isinstance(refusal, PeerRefused) and refusal.error == NotAccepted.code:

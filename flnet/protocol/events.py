@@ -789,6 +789,7 @@ class ProbeReceived(Event):
     reached: PeerId | None = None
     missed: PeerId | None = None
     key: str | None = None
+    members_digest: str | None = None
 
 
 @dataclass(frozen=True)
@@ -815,15 +816,21 @@ class ProbeAnswered(Event):
     about: PeerId | None = None
     incarnation: int = 0
     news: tuple[News, ...] = ()
+    members_digest: str | None = None
 
 
 @dataclass(frozen=True)
 class ProbeFailed(Event):
-    """A probe was not answered in time; `about` is the peer that its receiver was asked to probe."""
+    """A probe was not answered; `about` is the peer that its receiver was asked to probe.
+
+    Attributes:
+        is_late: whether the time for an answer was over, and no connection was refused or broken.
+    """
 
     peer: PeerId
     about: PeerId | None = None
     reason: str = ""
+    is_late: bool = False
 
 
 # What nodes without common rounds tell each other: which version of its model each one has.

@@ -118,6 +118,7 @@ PublicKey = Annotated[  # base64
 ]
 Signature = Annotated[str, Field(pattern="^[A-Za-z0-9+/]{86}==$")]  # Ed25519, base64
 HexDigest = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
+MembersDigest = Annotated[str, Field(pattern="^[0-9a-f]{16}$")]
 Forms = Annotated[tuple[Annotated[str, Field(max_length=40)], ...], Field(max_length=16)]
 
 
@@ -231,6 +232,7 @@ class News(Message):
         by: node that found that the member does not answer; only in an accusation.
         signature: in base64; of the member that it is alive or left, of `by` that it does not answer. Only in meshes
             with keys.
+        accepts, key: of the member, as it announced them; only where a large open mesh hears of it by news alone.
     """
 
     id: Name
@@ -240,11 +242,14 @@ class News(Message):
     incarnation: Incarnation
     by: Name | None = None
     signature: Signature | None = None
+    accepts: Forms | None = None
+    key: PublicKey | None = None
 
     # With a type of its result, the description of the API would be that of any object.
     @model_serializer(mode="wrap")
-    def _without_absent_signature(self, fields: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202
-        return {name: value for name, value in fields(self).items() if name != "signature" or value is not None}
+    def _without_what_is_absent(self, fields: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # noqa: ANN202
+        later = ("signature", "accepts", "key")
+        return {name: value for name, value in fields(self).items() if name not in later or value is not None}
 
     @property
     def accuses(self) -> bool:
@@ -317,6 +322,7 @@ class Probe(Message):
         target: a peer that does not answer the sender; the receiver should probe it and report.
         reached: a peer that the receiver had asked to probe and that answered.
         missed: such a peer that did not answer.
+        members_digest: of the ids of all nodes that rounds count on, for the sender; only in large meshes.
     """
 
     path: ClassVar[str] = "/probe"
@@ -328,6 +334,7 @@ class Probe(Message):
     reached: Name | None = None
     missed: Name | None = None
     key: PublicKey | None = None
+    members_digest: MembersDigest | None = None
 
 
 class ProbeReply(Message):
@@ -337,6 +344,7 @@ class ProbeReply(Message):
     incarnation: Incarnation = 0
     news: list[News] = Field(default=[], max_length=MAX_PEERS)
     key: PublicKey | None = None
+    members_digest: MembersDigest | None = None
 
 
 # What travels with messages of a round where part of the mesh trains, or that belongs to a series with a goal.

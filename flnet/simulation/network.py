@@ -120,8 +120,8 @@ class SimulatedNetwork:
         """Encode a message."""
         return self._codec.encode(packet)
 
-    def _encoded_reply(self, me: Peer, incarnation: int) -> bytes:
-        return self.encode(Packet(ProbeReply(i_am=me, incarnation=incarnation)))
+    def _encoded_reply(self, me: Peer, incarnation: int, digest: str | None) -> bytes:
+        return self.encode(Packet(ProbeReply(i_am=me, incarnation=incarnation, members_digest=digest)))
 
     def is_open(self, sender: PeerId, receiver: PeerId) -> bool:
         """Whether messages pass from one node to the other."""
@@ -206,7 +206,7 @@ class SimulatedNetwork:
         """A reply as the other end decodes it."""
         message = answer.message
         if isinstance(message, ProbeReply) and not message.news and message.key is None:
-            body = self._bare_reply(message.i_am, message.incarnation)
+            body = self._bare_reply(message.i_am, message.incarnation, message.members_digest)
         else:
             body = self.encode(answer)
         if self.chance(self.faults.corrupt):
@@ -384,12 +384,14 @@ class Calls:
             elif reply.message.i_am.id != peer:
                 end(ProbeFailed(peer, about, "somebody else is there now"))
             else:
-                end(ProbeAnswered(peer, about, reply.message.incarnation, tuple(reply.message.news)))
+                m = reply.message
+                end(ProbeAnswered(peer, about, m.incarnation, tuple(m.news), m.members_digest))
 
         def failed() -> None:
             end(ProbeFailed(peer, about, "lost"))
 
-        timeout = node.local.after(effect.seconds, lambda late: failed())
+        late_end = ProbeFailed(peer, about, "lost", is_late=True)
+        timeout = node.local.after(effect.seconds, lambda late: end(late_end))
         address = node.core.members.address_of(peer) or ""
         body = self._probe_body(node.claims.signed(message) if node.claims else message)
         self._network.carry(node, address, Probe.path, body, answered, failed, True)
@@ -397,7 +399,8 @@ class Calls:
     def _probe_body(self, message: Probe) -> bytes:
         if message.news or message.target or message.reached or message.missed:
             return self._network.encode(Packet(message))
-        return self._bare_probe(message.i_am, message.incarnation, message.key)
+        return self._bare_probe(message.i_am, message.incarnation, message.key, message.members_digest)
 
-    def _encoded_probe(self, me: Peer, incarnation: int, key: str | None) -> bytes:
-        return self._network.encode(Packet(Probe(i_am=me, incarnation=incarnation, key=key)))
+    def _encoded_probe(self, me: Peer, incarnation: int, key: str | None, digest: str | None) -> bytes:
+        message = Probe(i_am=me, incarnation=incarnation, key=key, members_digest=digest)
+        return self._network.encode(Packet(message))

@@ -34,6 +34,7 @@ from flnet.protocol.messages import AnnounceReply, ProbeReply
 from tests.helpers import peer
 from tests.membership.meshes import miss
 
+HOST = "127.0.0.1"  # where as many nodes as want to may be
 CALM = 300  # ticks after which a mesh without faults must agree
 Call = SendProbe | SendAnnounce
 
@@ -44,6 +45,7 @@ class Mesh:
 
     size: int
     seed: int = 1
+    accepts: tuple[str, ...] = ()
     nodes: dict[PeerId, Members] = field(default_factory=dict)
     calls: list[tuple[PeerId, Call]] = field(default_factory=list)
     replies: list[tuple[PeerId, Event]] = field(default_factory=list)
@@ -62,11 +64,12 @@ class Mesh:
         known = self.nodes[node].known.values() if node in self.nodes else ()
         kept = tuple(member.peer.address for member in known if member.alive) or self.kept.get(node, ())
         self.kept[node] = kept
-        self.nodes[node] = Members(MeshState(peer(node, 4000 + number, "10.0.0.1"), Random(self.seed + number)))
+        here, rng = peer(node, 4000 + number, HOST), Random(self.seed + number)
+        self.nodes[node] = Members(MeshState(here, rng, accepts=self.accepts))
         self.timers = {key: left for key, left in self.timers.items() if key[0] != node}
         self.replies = [(to, event) for to, event in self.replies if to != node]
         self.calls = [(sender, call) for sender, call in self.calls if sender != node]
-        self.give(node, MeshStarted(("10.0.0.1:4000",), kept))
+        self.give(node, MeshStarted((f"{HOST}:4000",), kept))
 
     def give(self, node: PeerId, event: Event) -> None:
         """Let an event happen, and keep what is to be done about it."""
@@ -79,26 +82,28 @@ class Mesh:
             return lost(call)
         here, incarnation = self.nodes[sender].me, call.message.incarnation if isinstance(call, SendProbe) else 0
         if isinstance(call, SendAnnounce):
-            event: Event = AnnounceReceived(here, call.known, frozenset(), call.incarnation, call.members)
+            accepts = frozenset(self.accepts)
+            event: Event = AnnounceReceived(here, call.known, accepts, call.incarnation, call.members)
         else:
             m = call.message
             about, reached, missed = (
                 PeerId(n) if n else None for n in (m.target and m.target.id, m.reached, m.missed)
             )
-            event = ProbeReceived(here, incarnation, tuple(m.news), about, reached, missed)
+            event = ProbeReceived(here, incarnation, tuple(m.news), about, reached, missed, None, m.members_digest)
         effects = self.nodes[target].receive(event)
         (answer,) = (effect.message for effect in effects if isinstance(effect, Answer))
         self._perform(target, effects)
         if isinstance(call, SendAnnounce):
             assert isinstance(answer, AnnounceReply)
             others, members = tuple(answer.announce_yourself_to_peers), tuple(answer.members or ())
-            return AnnounceAnswered(call.address, answer.i_am, others, frozenset(), answer.incarnation, members)
+            accepts = frozenset(answer.accepts or ())
+            return AnnounceAnswered(call.address, answer.i_am, others, accepts, answer.incarnation, members)
         assert isinstance(answer, ProbeReply)
-        return ProbeAnswered(call.to, about, answer.incarnation, tuple(answer.news))
+        return ProbeAnswered(call.to, about, answer.incarnation, tuple(answer.news), answer.members_digest)
 
     def at(self, call: Call) -> PeerId | None:
         """Who is at the address that is called."""
-        address = call.address if isinstance(call, SendAnnounce) else f"10.0.0.1:{4000 + int(call.to[1:])}"
+        address = call.address if isinstance(call, SendAnnounce) else f"{HOST}:{4000 + int(call.to[1:])}"
         return next((name for name, node in self.nodes.items() if node.me.address == address), None)
 
     def settle(self) -> None:

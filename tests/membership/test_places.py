@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.membership.members import FEW_PLACES, Members
+from flnet.membership.members import Members
+from flnet.membership.probing import MET_IN_PERSON
 from flnet.membership.roster import PLACES_PER_ADDRESS, place_of
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Effect, TellJobs
@@ -67,7 +68,7 @@ def test_a_full_mesh_of_live_members_takes_nobody_in() -> None:
 
 def test_new_members_are_asked_at_once_where_places_get_few() -> None:
     m = members("m")
-    for i in range(FEW_PLACES - 1):
+    for i in range(MET_IN_PERSON - 1):
         assert probes(come(m, f"p{i}", f"10.0.0.{i}")) == []
     assert [probe.to for probe in probes(come(m, "next", "10.1.0.1"))] == ["next"]
 

@@ -38,6 +38,7 @@ from tests.membership.meshes import address, announced, at, at_news, bury, kinds
         (10, [18, 8, 3, 3]),
         (20, [24, 11, 4, 4]),  # 3 log10 20 = 3.90; 24 - 20 log 2 / log 3 = 11.38
         (50, [36, 17, 6, 6]),  # 3 log10 50 = 5.10; 36 - 30 log 2 / log 3 = 17.07
+        (100, [60, 28, 10, 10]),  # two probes of 5 s; 60 - 50 log 2 / log 3 = 28.45
     ],
 )
 def test_how_long_a_suspect_has(size: int, ticks: list[int]) -> None:
