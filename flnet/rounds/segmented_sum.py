@@ -83,6 +83,7 @@ class SegmentedSum:
         self._digests: dict[PeerId, Sequence[Digest]] = {}  # of the segments of each update
         self._roots: dict[PeerId, Digest] = {}  # of each update
         self._announced: set[tuple[int, str]] = set()  # segments of which this node has told, and of what
+        self._needs: dict[PeerId, Sequence[int]] = {}  # asked for at each event
         self._inputs: dict[tuple[PeerId, int], Params] = {}
         self._by_digest: dict[
             Digest, Params
@@ -420,11 +421,13 @@ class SegmentedSum:
             return set(contributors) <= set(self._held())
         return all(self._roots.get(peer, root) == root for peer, root in contributors)
 
-    def _needed(self, contributor: PeerId) -> list[int]:
+    def _needed(self, contributor: PeerId) -> Sequence[int]:
         """The segments of an update that this node is to hold before the contributors are settled."""
-        if contributor == self._me:
-            return []
-        return [s for s in range(self._segments.count) if self._me in self.ring.holders(s, contributor)]
+        if contributor not in self._needs:
+            every = range(self._segments.count) if contributor != self._me else ()
+            mine = tuple(segment for segment in every if self._me in self.ring.holders(segment, contributor))
+            self._needs[contributor] = mine
+        return self._needs[contributor]
 
     def _begin(self) -> list[Effect]:
         """If it is settled now, the sums have all the time from here on."""
