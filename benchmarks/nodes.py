@@ -19,6 +19,7 @@ from benchmarks.machine import cpu_seconds, descendants, proportional_mb
 from flnet.cli import local_mesh as processes
 from flnet.cli.client import NodeClient
 from flnet.cli.local_mesh import NodeProcess
+from flnet.cli.node_forks import ForkedNode
 from flnet.errors import PeerTimeout, PeerUnreachable
 from flnet.settings import PREFIX, Settings
 
@@ -276,7 +277,7 @@ def single(
         yield Mesh([node], [stack.enter_context(NodeClient(node.address, ANSWER_S))], ask)
 
 
-def end(process: subprocess.Popen[bytes], patience: float = 15.0) -> None:
+def end(process: subprocess.Popen[bytes] | ForkedNode, patience: float = 15.0) -> None:
     """Ask a process to end, and kill it if it does not."""
     process.terminate()
     try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +15,16 @@ from rich.console import Console
 from rich.table import Table
 
 from flnet.cli.client import View
-from flnet.cli.local_mesh import DemoPlan, Interrupted, LocalRun, NodeEnded, interruptible, opened
+from flnet.cli.local_mesh import (
+    FORKED_FROM,
+    DemoPlan,
+    Interrupted,
+    LocalRun,
+    NodeEnded,
+    clean_environment,
+    interruptible,
+    opened,
+)
 from flnet.cli.output import ACCURACY, Metrics, accuracy, chosen_metrics, console, metrics_option, printable, table
 from flnet.cli.progress import (
     RoundFailed,
@@ -25,6 +35,7 @@ from flnet.cli.progress import (
     results_table,
     summary,
 )
+from flnet.cli.room import settings_for_room, this_machine
 from flnet.temporary import temporary_folder
 
 EQUAL = 0.00005  # less is not seen in four digits
@@ -101,7 +112,9 @@ def different_data(together: Mapping[str, View], alone: Mapping[str, View]) -> s
 
 
 @click.command("demo")
-@click.option("--nodes", "count", type=click.IntRange(1, 64), default=4, show_default=True, help="How many nodes.")
+@click.option(
+    "--nodes", "count", type=click.IntRange(1, 128), default=4, show_default=True, help="How many nodes."
+)
 @click.option(
     "--rounds",
     type=click.IntRange(0, 10_000),
@@ -153,6 +166,9 @@ def command(
     network; states and logs are in a temporary folder that is removed at the end. Data sets are read from
     $FLNET_DATASETS_PATH if they exist, otherwise the trainer's bundled sample is used.
 
+    From 10 nodes on they are forked from one process, so that flnet is imported once. The demo says so if 100 nodes, say,
+    do not fit into memory or may not open enough files.
+
     With --alone the nodes are started again with the same data but without peers. Each trains as many rounds by
     itself, and a table compares the results.
 
@@ -179,7 +195,7 @@ def command(
                 epochs = rounds if "rounds" in given else EPOCHS
                 run_vertical(epochs, base_port, patience, folder, out, leave=leave)
             else:
-                plan = DemoPlan(trainer, count, rounds, base_port, patience)
+                plan = DemoPlan(trainer, count, rounds, base_port, patience, None, _common(trainer, count, out))
                 _run(plan, folder, out, leave=leave, alone=alone, every=every)
     except NodeEnded as exc:
         for line in exc.tail:
@@ -189,6 +205,22 @@ def command(
         out.print("\nended")
         # Ctrl-C is how a demo ends; only a script that waits for --exit was cut short.
         raise SystemExit(exc.exit_code if leave else 0) from None
+
+
+def _common(trainer: str, count: int, out: Console) -> Mapping[str, object]:
+    """Settings by which many nodes fit this machine, printed where there are any.
+
+    Raises:
+        StartError: they do not fit.
+    """
+    if count < FORKED_FROM:
+        return {}
+    settings = settings_for_room(trainer, count, this_machine(), clean_environment(os.environ))
+    if settings:
+        out.print(
+            "memory is short: each node trains in its own process, and answers late meanwhile", soft_wrap=True
+        )
+    return settings
 
 
 def _is_given(context: click.Context, name: str) -> bool:

@@ -11,7 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -21,14 +21,17 @@ import click
 from rich.console import Console
 
 from flnet.cli.client import NodeClient, View
+from flnet.cli.node_forks import ForkedNode, NodeForks, node_forks
 from flnet.cli.options import option_name, variable_name
 from flnet.cli.output import counted, listed, printable
 from flnet.cli.progress import Follower, RoundResult, open_progress
 from flnet.compute.assignment import processors
 from flnet.compute.training_child import running_fork_server
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, StartError
+from flnet.security.keys import make_keys
 
 HOST = "127.0.0.1"
+FORKED_FROM = 10  # nodes: fewer are programs of their own, each of which imports flnet itself
 END_SECONDS = 10.0  # that nodes have to end by themselves
 LOG_LINES = 15  # of a dead node's log that are shown
 # What a person may want to set for all nodes; every other variable is left over from something else.
@@ -76,7 +79,7 @@ class NodeProcess:
     id: str
     port: int
     log: Path
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | ForkedNode
 
     @property
     def address(self) -> str:
@@ -150,19 +153,15 @@ def clean_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 def node_command(settings: Mapping[str, object]) -> list[str]:
     """The command line of one node; it reads no flnet.toml and ends when this process is gone."""
-    command = [
-        sys.executable,
-        "-m",
-        "flnet",
-        "run",
-        "--config",
-        os.devnull,
-        "--exit-with-parent",
-        str(os.getpid()),
-    ]
+    return [sys.executable, "-m", "flnet", *node_arguments(settings, os.getpid())]
+
+
+def node_arguments(settings: Mapping[str, object], parent: int) -> list[str]:
+    """The arguments of `flnet` for one node, which ends when its parent process is gone."""
+    arguments = ["run", "--config", os.devnull, "--exit-with-parent", str(parent)]
     for name, value in settings.items():
-        command += [option_name(name), str(value)]
-    return command
+        arguments += [option_name(name), str(value)]
+    return arguments
 
 
 @contextmanager
@@ -172,21 +171,29 @@ def local_nodes(
     folder: Path,
     alone: bool = False,
     own_settings: Sequence[Mapping[str, object]] | None = None,
+    common_settings: Mapping[str, object] | None = None,
 ) -> Iterator[list[NodeProcess]]:
     """Start one node per port, each with its shard of the data; all are ended at the end.
 
-    Their training children come from one fork server, so that the framework is imported once.
+    Their training children come from one fork server, so that the framework is imported once. Of many nodes, the nodes
+    themselves are forked, too (`node_forks`).
 
     Args:
         folder: for states and logs; made if it is not there.
         alone: no node is told of another one.
         own_settings: of each node, by which it finds data of its own; None if they share a data set.
+        common_settings: further ones of all nodes.
     """
     folder.mkdir(exist_ok=True)
     nodes: list[NodeProcess] = []
-    with running_fork_server() as fork_server:
+    names = node_ids(len(ports))
+    with running_fork_server() as fork_server, ExitStack() as stack:
+        forks = None
+        if len(ports) >= FORKED_FROM and hasattr(os, "fork"):
+            make_keys([folder / name for name in names])
+            forks = stack.enter_context(node_forks(clean_environment(os.environ)))
         try:
-            for index, (name, port) in enumerate(zip(node_ids(len(ports)), ports, strict=True)):
+            for index, (name, port) in enumerate(zip(names, ports, strict=True)):
                 settings = {
                     "node_id": name,
                     "node_port": port,
@@ -194,6 +201,7 @@ def local_nodes(
                     "trainers": trainer,
                     "state_path": folder / name,
                 }
+                settings |= common_settings or {}
                 settings |= own_settings[index] if own_settings else {"data_shard": f"{index + 1}/{len(ports)}"}
                 if os.environ.get(variable_name("compute_threads")) == "0":
                     settings["compute_threads"] = max(1, processors() // len(ports))
@@ -201,20 +209,26 @@ def local_nodes(
                     settings["fork_server"] = fork_server
                 if index > 0 and not alone:
                     settings["bootstrap_pairs"] = f"{HOST}:{ports[0]}"
-                nodes.append(_start(name, port, folder / f"{name}.log", node_command(settings)))
+                nodes.append(_start(name, port, folder / f"{name}.log", settings, forks))
             yield nodes
         finally:
             end_all(nodes)
 
 
-def _start(name: str, port: int, log: Path, command: Sequence[str]) -> NodeProcess:
+def _start(
+    name: str, port: int, log: Path, settings: Mapping[str, object], forks: NodeForks | None
+) -> NodeProcess:
+    environment = clean_environment(os.environ)
     with log.open("wb") as output:
+        if forks is not None:
+            arguments = node_arguments(settings, forks.pid)
+            return NodeProcess(name, port, log, forks.start(arguments, environment, output.fileno()))
         process = subprocess.Popen(  # noqa: S603 - our own command line
-            command,
+            node_command(settings),
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=clean_environment(os.environ),
+            env=environment,
             # A group of its own: Ctrl-C reaches us only, and a stuck node is killed with its children.
             start_new_session=True,
         )
@@ -276,6 +290,7 @@ class DemoPlan:
         base_port: the first port to try.
         patience: seconds without any progress after which it is given up.
         own_settings: of each node, where each has data of its own.
+        common_settings: of all nodes, beyond those of the environment.
     """
 
     trainer: str
@@ -284,13 +299,15 @@ class DemoPlan:
     base_port: int
     patience: float
     own_settings: Sequence[Mapping[str, object]] | None = None
+    common_settings: Mapping[str, object] = field(default_factory=dict)
 
 
 @contextmanager
 def opened(kind: type[Run], plan: DemoPlan, folder: Path, out: Console, alone: bool = False) -> Iterator[Run]:
     """Start the nodes of a plan; they are ended at the end."""
     ports = free_ports(plan.count, plan.base_port)
-    with local_nodes(plan.trainer, ports, folder, alone, plan.own_settings) as nodes, ExitStack() as stack:
+    settings = (plan.own_settings, plan.common_settings)
+    with local_nodes(plan.trainer, ports, folder, alone, *settings) as nodes, ExitStack() as stack:
         clients = {node.id: stack.enter_context(NodeClient(node.address)) for node in nodes}
         yield kind(out, nodes, clients, plan, alone)
 

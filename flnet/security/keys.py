@@ -5,7 +5,7 @@ public key and the SHA-256 of the private key's file, so that a file that was br
 
 `cryptography` takes a process nine megabytes, and a node of an open mesh only needs to know its public key. So this
 module imports it inside functions, and `own_key` makes a new pair in a child process: `python -m
-flnet.security.keys FOLDER`.
+flnet.security.keys FOLDER`. Who starts many nodes makes all their pairs in one such process (`make_keys`).
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import os
 import stat
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -94,8 +95,19 @@ def noted(folder: Path) -> str | None:
         return None
 
 
-def _from_child(folder: Path) -> str:
-    command = [sys.executable, "-m", "flnet.security.keys", str(folder.absolute())]
+def make_keys(folders: Sequence[Path]) -> None:
+    """Make a pair in each of these state folders, before their nodes are started.
+
+    Raises:
+        StartError: one of them cannot be kept.
+    """
+    if folders:
+        _from_child(*folders)
+
+
+def _from_child(*folders: Path) -> str:
+    """The public key of the last of these folders."""
+    command = [sys.executable, "-m", "flnet.security.keys", *(str(folder.absolute()) for folder in folders)]
     try:
         ended = subprocess.run(  # noqa: S603 - our own module
             command, capture_output=True, timeout=CHILD_SECONDS, check=False, stdin=subprocess.DEVNULL
@@ -335,9 +347,9 @@ def sync(folder: Path) -> None:
 
 
 def main() -> None:
-    """Make sure of the pair in the folder that is named, and print the public key or what is wrong, as JSON."""
+    """Make sure of the pairs in the folders that are named; print the last public key or what is wrong, as JSON."""
     try:
-        result = {"key": ensure(Path(sys.argv[1]))}
+        result = [{"key": ensure(Path(folder))} for folder in sys.argv[1:]][-1]
     except StartError as exc:
         result = {"error": exc.message}
     print(json.dumps(result))

@@ -132,6 +132,26 @@ def test_the_demo_trains_mnist_on_the_bundled_digits_and_ends(tmp_path: Path) ->
     assert not list(tmp_path.glob("flnet*")), "the folder of states and logs is left behind"
 
 
+def test_many_nodes_are_forked_know_each_other_and_all_contribute(tmp_path: Path) -> None:
+    args = (
+        "--nodes",
+        "24",
+        "--trainer",
+        "SMALL_DIGITS",
+        "--rounds",
+        "2",
+        "--exit",
+        "--base-port",
+        str(free_port()),
+    )
+    with flnet(tmp_path, "demo", *args) as process:
+        out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert len(re.findall(r"24 of 24 updates, model \w+ on all 24 nodes", out)) == 2
+    assert "full mesh after" in out
+    assert not list(tmp_path.glob("flnet*")), "the folder of states and logs is left behind"
+
+
 def test_ctrl_c_ends_the_nodes_and_those_that_are_alone(tmp_path: Path) -> None:
     with flnet(tmp_path, "demo", *TINY, "--rounds", "1", "--alone", "--base-port", str(free_port())) as process:
         assert process.stdout is not None

@@ -134,7 +134,7 @@ def test_a_running_node_is_fine_and_ends_when_asked(tmp_path: Path) -> None:
     node = start(tmp_path, "import time; time.sleep(60)")
     node.check()
     end_all([node])
-    assert node.process.returncode == -signal.SIGTERM
+    assert node.process.poll() == -signal.SIGTERM
 
 
 def test_a_stubborn_node_is_killed_with_its_children(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_stubborn_node_is_killed_with_its_children(tmp_path: Path) -> None:
     )
     until(lambda: "\n" in node.log.read_text(), "the child")
     end_all([node], patience=0.1)
-    assert node.process.returncode == -signal.SIGKILL
+    assert node.process.poll() == -signal.SIGKILL
     child = int(node.log.read_text())
     until(lambda: not alive(child), "the end of the child")
 
@@ -164,7 +164,7 @@ def test_nodes_are_ended_whatever_happens(tmp_path: Path, monkeypatch: pytest.Mo
 
     with pytest.raises(ValueError, match="any error"):
         fail()
-    assert [node.process.returncode for node in seen] == [-signal.SIGTERM] * 2
+    assert [node.process.poll() for node in seen] == [-signal.SIGTERM] * 2
 
 
 @pytest.fixture
