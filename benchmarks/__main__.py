@@ -37,6 +37,7 @@ PIECES = {
     "alignment": "private set intersection of 100,000 ids at each of two and three processes",
     "split": "a batch of a split network over two nodes, compared with the same batch in one process",
     "encrypted": "regression over encrypted columns, compared with clear text and with phe",
+    "joining": "40 MB from three peers at once, compared with one, on slow links",
     "topology": "updates in segments, compared with a full mesh: bytes, fast links, slow links",
     "secure": "rounds with secure sums, compared with plain ones, and the recovery when nodes vanish",
     "page": "what the page costs in a real browser",

@@ -30,6 +30,8 @@ BOUNDS = {
     "segments.fast": 1.0,
     "segments.slow": 0.2,  # five times as fast
     "segments.least": 1.4,
+    "joining.peers": 0.45,  # a third of the time, and something for the connections and the digest
+    "joining.least": 1.4,
     "page.paint": 1000.0,  # ms
     "page.weight": 200.0,  # kB
     "page.event": 1000.0,  # ms

@@ -139,7 +139,7 @@ def main() -> None:
         nodes = []
         for number, name in enumerate(asked.namespaces):
             nodes.append(
-                _start(Host(name, address_of(number)), number, len(asked.namespaces), asked.folder, token)
+                start_on(Host(name, address_of(number)), number, len(asked.namespaces), asked.folder, token)
             )
             stack.callback(end, nodes[-1].process)
         clients = [stack.enter_context(NodeClient(node.address, ANSWER_S, token)) for node in nodes]
@@ -159,7 +159,14 @@ class _FarNode(NodeProcess):
         return self.id
 
 
-def _start(host: Host, number: int, count: int, folder: Path, token: str) -> NodeProcess:
+def start_on(host: Host, number: int, count: int, folder: Path, token: str) -> NodeProcess:
+    """Start a node on a host, of so many; it announces itself to the first one.
+
+    Args:
+        number: of the host, from 0.
+        folder: for its state and its log.
+        token: of its operator.
+    """
     settings = {
         "node_id": f"node-{number}",
         "node_ip": host.address,

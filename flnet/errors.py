@@ -60,6 +60,7 @@
         ├── TooManyWaiting             not sent, as many messages wait for peers that do not answer
         ├── OtherMeshThere             a node of a mesh with another name answered
         ├── PeerRefused                the peer answered with an error
+        ├── RangeIgnored               the whole body came where a part of it was asked for
         └── Challenged                 the peer named whom a request has to be signed for; sign and repeat
 
 Each class contains the wording of its message, with what was expected and what was received.
@@ -681,6 +682,12 @@ def _codes() -> Collection[str]:
     for kind in kinds:
         kinds += kind.__subclasses__()
     return {TLS_NEEDED, *(kind.code for kind in kinds)}
+
+
+class RangeIgnored(TransportError):
+    """The peer sent the whole body where a part of it was asked for; it may know no ranges."""
+
+    code = "range_ignored"
 
 
 class Challenged(TransportError):

@@ -184,7 +184,7 @@ def assemble(
         claims = ClaimSigner(signer, core.members, settings.mesh_name) if signer is not None else None
         node.checks.signer, node.checks.claims = signer, claims
         outbox = Outbox(transport, wire, core.members, node.deliver, buffers, node.traffic, node.distances, claims)
-        outbox.must_prove, outbox.trust = settings.mode != "open", trust
+        outbox.must_prove, outbox.trust, outbox.downloads = settings.mode != "open", trust, store.downloads
         timers = Timers(node.deliver, random.Random())
         return Performer(store, registry, outbox, tasks, timers, node.feed, node.deliver, node.id_predictions)
 

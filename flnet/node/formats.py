@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import math
 import sys
 import threading
 from collections import OrderedDict
@@ -57,6 +56,7 @@ BYTES_PER_ARRAY = 256  # of an array's description in a header
 OFF_LOOP_BYTES = 64 * 1024  # larger bodies are encoded and decoded in a thread
 # Best first. A peer must read the form of this name; what it does not read is sent to it in full, with the same numbers.
 _PACKED: dict[Form, tuple[Encoding, ...]] = {"float16": ("float16",), "int8": ("int8-blocks", "int8")}
+LOADED_SECONDS = 10.0  # that a model which was read from the store stays in memory
 KEPT_BLOBS = 4  # packed and compressed bodies that are kept for the next peer that fetches them
 PACKED = 2  # times fewer bytes than the arrays have: then most of them are packed, and zstd saves something more
 IDLE_SECONDS = 5.0  # between two looks; unused memory is given back when both find nothing to do
@@ -75,6 +75,7 @@ class BodyFormats:
         self._core, self._store, self._form, self._max_body_bytes = core, store, form, max_body_bytes
         self._json, self._plain = JsonCodec(), BinaryCodec()
         self._packed = [BinaryCodec(encoding) for encoding in _PACKED.get(form, ())]
+        self._loaded: Params | None = None  # from the store
         self._blobs: OrderedDict[tuple[Digest, Encoding, str | None], asyncio.Future[Blob]] = OrderedDict()
 
     def agreed_encoding(self) -> Encoding:
@@ -179,6 +180,11 @@ class BodyFormats:
         needed = self._needs(trainer) if form is None else _bytes_of(form)
         return min(needed, self._max_body_bytes)
 
+    def model_bytes(self, trainer: TrainerId) -> int:
+        """Bytes of the parameters of this trainer's model; 0 as long as it has none."""
+        schema = self._schema(trainer)
+        return schema.nbytes if schema else 0
+
     def wanted(self, trainer: TrainerId, head: memoryview, total: int, form: Schema | None = None) -> bool:
         """As `inspect`, for parameters of a trainer without a message, or for arrays of this form."""
         header, schema = read_head(head, total), form or self._schema(trainer)
@@ -217,11 +223,19 @@ class BodyFormats:
     async def _find(self, digest: Digest) -> Params:
         if (held := self._core.find(digest)) is not None:
             return held[1]
+        if self._loaded is not None and self._loaded.digest == digest:
+            return self._loaded
         for trainer in self._core.jobs:
             kept = await self._store.load_model(trainer, digest)
             if kept is not None and kept.shared is not None:
+                self._loaded = kept.shared  # the next part of it is asked for soon
+                asyncio.get_running_loop().call_later(LOADED_SECONDS, self._forget, kept.shared)
                 return kept.shared
         raise UnknownModel(text("this node does not hold parameters of digest {digest} (any more)", digest[:10]))
+
+    def _forget(self, loaded: Params) -> None:
+        if self._loaded is loaded:
+            self._loaded = None
 
     def _needs(self, trainer: TrainerId) -> int:
         job = self._core.jobs[trainer]
@@ -239,8 +253,7 @@ class BodyFormats:
 
 def _bytes_of(form: Schema) -> int:
     """Bytes that a body with arrays of this form may have."""
-    arrays = sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in form.specs.values())
-    return CONTROL_BYTES + arrays + BYTES_PER_ARRAY * len(form.specs)
+    return CONTROL_BYTES + form.nbytes + BYTES_PER_ARRAY * len(form.specs)
 
 
 def encoding_of(form: Form, accepted_by_peers: Iterable[Collection[str]] = ()) -> Encoding:

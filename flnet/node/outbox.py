@@ -11,11 +11,13 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from flnet.errors import (
     FlnetError,
+    LocalError,
     NotAccepted,
     NotAnnounced,
     PeerError,
@@ -29,12 +31,13 @@ from flnet.names import check_name
 from flnet.node.event_queue import Deliver
 from flnet.node.formats import BodyFormats, BufferPool
 from flnet.node.inbound import claim_of, located, version_in
+from flnet.node.parts_download import PartsDownload
 from flnet.node.peer_infos import Distances
 from flnet.node.round_history import Traffic
 from flnet.node.trust import Trust
 from flnet.params.blob import Blob, Landing
-from flnet.params.params import Params, PeerId, Schema, TrainerId
-from flnet.protocol.effects import Fetch, Send, SendAnnounce, SendProbe
+from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
+from flnet.protocol.effects import Fetch, FetchAlso, Send, SendAnnounce, SendProbe
 from flnet.protocol.events import (
     AnnounceAnswered,
     AnnounceFailed,
@@ -77,7 +80,9 @@ from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import RoundKey
 from flnet.protocol.vertical import VerticalMessage, VerticalReply
+from flnet.rounds.parts import LARGE_BYTES, MOST_SOURCES, PART_BYTES
 from flnet.security.claims import ClaimSigner
+from flnet.store.partial_downloads import MemoryDownloads, PartialDownload, PartialDownloads
 from flnet.text import text
 from flnet.wire.binary_codec import BINARY_TYPE, HEAD_LIMIT, available_codings, decompress
 from flnet.wire.json_codec import JsonCodec
@@ -200,11 +205,12 @@ class SharedBody:
 
 
 class Outbox:
-    """Performs Send, Fetch, SendAnnounce and SendProbe with the transport.
+    """Performs Send, Fetch, FetchAlso, SendAnnounce and SendProbe with the transport.
 
     Attributes:
         must_prove: whether fetched parameters must have the digest that a peer signed.
         trust: of a pinned mesh; learns of keys that are not accepted yet.
+        downloads: keeps models that are not here completely yet.
     """
 
     must_prove = False
@@ -229,6 +235,10 @@ class Outbox:
         self._claims, self._places = claims, SendingPlaces(members)
         self._json, self._announcer = JsonCodec(), AnnouncementSender(transport, members, claims)
         self._fetches = asyncio.Semaphore(FETCHES)
+        self.downloads: PartialDownloads = MemoryDownloads()
+        self._in_parts: dict[tuple[TrainerId, Digest], asyncio.Future[Fetched | FetchFailed]] = {}
+        self._parts: dict[tuple[TrainerId, Digest], PartsDownload] = {}
+        self._wrong: set[PeerId] = set()  # who served wrong parts
 
     async def send(self, owner: TrainerId, effect: Send) -> None:
         """Send to all receivers. Each failure or answer becomes an event; a plain 200 does not."""
@@ -246,7 +256,88 @@ class Outbox:
         )
 
     async def fetch(self, owner: TrainerId, effect: Fetch) -> Event:
-        """Get parameters by their digest."""
+        """Get parameters by their digest: large ones in parts, if the digest has to be proven."""
+        is_model = effect.proven and effect.form is None
+        if not effect.others and not (is_model and self._wire.model_bytes(owner) >= LARGE_BYTES):
+            return await self._fetch_whole(owner, effect)
+        # Who gave up waiting, and asks again, gets what is still on its way.
+        which = (owner, effect.digest)
+        if (running := self._in_parts.get(which)) is not None:
+            return replace(await asyncio.shield(running), key=effect.key)
+        running = self._in_parts[which] = asyncio.get_running_loop().create_future()
+        try:
+            running.set_result(await self._fetch_parts(owner, effect))
+        finally:
+            del self._in_parts[which]
+            self._parts.pop(which, None)
+            running.cancel()
+        return running.result()
+
+    def fetch_also(self, owner: TrainerId, effect: FetchAlso) -> None:
+        """Let one more peer serve parts of a download that is under way."""
+        download = self._parts.get((owner, effect.digest))
+        address = self._members.address_of(effect.peer)
+        if download is not None and address is not None and effect.peer not in self._wrong:
+            download.add(effect.peer, address)
+
+    async def _fetch_parts(self, owner: TrainerId, effect: Fetch) -> Fetched | FetchFailed:
+        """Get them from all peers that may hold them, and go on where an earlier run was stopped."""
+        digest = effect.digest
+        store = self.downloads if effect.form is None else MemoryDownloads()
+        kept = await asyncio.to_thread(store.open, digest, PART_BYTES)
+        download = self._parts[owner, digest] = self._parts_download(owner, effect, kept)
+        is_over = False
+        try:
+            async with self._fetches:
+                params = await download.run()
+            is_over = True
+        except FlnetError as exc:
+            for peer in sorted(download.ignoring):
+                event = await self._fetch_whole(owner, replace(effect, peer=peer, others=()))
+                if isinstance(event, Fetched):
+                    is_over = True
+                    return event
+            reason = exc.answer if isinstance(exc, PeerRefused) else str(exc)
+            return FetchFailed(effect.key, effect.peer, digest, reason, tuple(sorted(download.wrong)))
+        finally:
+            self._traffic.received(owner, effect.key, download.received)
+            self._wrong = {peer for peer in self._wrong | download.wrong if peer in self._members.known}
+            await asyncio.to_thread(store.close, digest, kept, is_over=is_over)
+        return Fetched(effect.key, effect.peer, digest, params, tuple(sorted(download.wrong)))
+
+    def _parts_download(self, owner: TrainerId, effect: Fetch, kept: PartialDownload) -> PartsDownload:
+        def whole() -> Params:
+            body = self._buffers.take(kept.body_bytes or 0).data.cast("B")
+            try:
+                kept.read_into(body)
+            except OSError as exc:
+                raise LocalError(
+                    text("what was downloaded cannot be read: {reason}", exc.strerror or exc)
+                ) from exc
+            return self._wire.fetched(owner, body.toreadonly(), effect.digest, effect.form)
+
+        return PartsDownload(
+            self._transport,
+            f"{ModelParams.path}/{effect.digest}",
+            self._sources(effect),
+            kept,
+            self._wire.landing_limit(owner, effect.form),
+            partial(self._wire.wanted, owner, form=effect.form),
+            partial(asyncio.to_thread, whole),
+            lambda peer, exc: self._deliver(None, ContactLost(peer, str(exc))),
+            partial(self._traffic.asked, owner, effect.key),
+            self._members.accepts or (),
+        )
+
+    def _sources(self, effect: Fetch) -> dict[PeerId, str]:
+        """The addresses of peers that may serve parts; of those that served wrong ones before only if there is no other."""
+        known = {peer: self._members.address_of(peer) for peer in (effect.peer, *effect.others)}
+        there = {peer: address for peer, address in known.items() if address is not None}
+        right = {peer: address for peer, address in there.items() if peer not in self._wrong} or there
+        return dict(list(right.items())[:MOST_SOURCES])
+
+    async def _fetch_whole(self, owner: TrainerId, effect: Fetch) -> Fetched | FetchFailed:
+        """Get them from one peer as one body."""
         peer, digest = effect.peer, effect.digest
 
         def failed(reason: object) -> FetchFailed:

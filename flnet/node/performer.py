@@ -37,6 +37,7 @@ from flnet.protocol.effects import (
     Effect,
     Evaluate,
     Fetch,
+    FetchAlso,
     Fold,
     KeepIncarnation,
     OpenEpoch,
@@ -539,6 +540,8 @@ class Performer:
                 self._predictions.end(effect)
             case Fetch() as effect:
                 self._move(self._ends(owner, self._outbox.fetch(owner, effect)))
+            case FetchAlso() as effect:
+                self._outbox.fetch_also(owner, effect)
             case Send() as effect:
                 self._move(self._outbox.send(owner, self.saver.allowed(owner, effect)))
             case effect:

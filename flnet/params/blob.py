@@ -1,5 +1,7 @@
 """Large bodies without copies: a `Blob` is sent in the pieces that it consists of, a `Landing` is filled in place.
 
+A `PartLanding` receives a part of a body, where several peers serve one.
+
 The arrays of a model are sent from their own memory, and are received into one buffer of the announced size. The buffer
 is allocated only after the first bytes, the head, were found to describe something that this node wants.
 """
@@ -60,12 +62,16 @@ class Landing:
     """Receives a body of known size into one buffer, after its first bytes were inspected.
 
     Attributes:
+        first, stop: the bytes of the body that land here, from `first` to before `stop`; None: to its end.
         received: bytes that have come; after a broken transfer the rest can be asked for from there.
         joined: whether it came in more than one transfer.
         codings: in which it may come compressed.
         coding: in which it comes; None: as it is.
         accepts: forms in which its arrays may be packed, as messages name them; empty: the sender is not told.
     """
+
+    first: int = 0
+    stop: int | None = None
 
     def __init__(
         self,
@@ -111,7 +117,7 @@ class Landing:
         if total > self._limit:
             raise BodyTooLarge(self._limit, total)
         if self.total not in (None, total):
-            raise UnreadableBody(text("the body had {one} bytes before and has {other} now", self.total, total))
+            raise _other_size(self.total, total)
         if coding not in (None, *self.codings) or (self.total is not None and coding != self.coding):
             raise UnreadableBody(
                 text(
@@ -163,3 +169,41 @@ class Landing:
         if not self.complete:
             raise UnreadableBody(text("expected {count} bytes, but {received} came", self.total, self.received))
         return (self._buffer if self._buffer is not None else memoryview(b"")).toreadonly()
+
+
+class PartLanding(Landing):
+    """Receives the bytes from `first` to before `stop` of a body, or to its end if that comes earlier.
+
+    Attributes:
+        body_bytes: size of the whole body; None until the sender states it.
+    """
+
+    def __init__(
+        self, first: int, stop: int, limit: int, body_bytes: int | None = None, accepts: Collection[str] = ()
+    ) -> None:
+        """Args:
+        limit: bytes that the whole body may have.
+        body_bytes: that it must have; None if that is not known yet.
+        accepts: forms in which its arrays may be packed.
+        """
+        super().__init__(lambda head, total: True, limit, 1, accepts=accepts)
+        self.first, self.stop, self._size = first, stop, stop - first
+        self.body_bytes = body_bytes
+
+    def expect(self, total: int, coding: str | None = None) -> None:
+        """Set the size of the whole body.
+
+        Raises:
+            BodyTooLarge: more than this node takes.
+            UnreadableBody: another size than before, or a coding.
+        """
+        if total > self._limit:
+            raise BodyTooLarge(self._limit, total)
+        if self.body_bytes not in (None, total):
+            raise _other_size(self.body_bytes, total)
+        self.body_bytes = total
+        super().expect(min(self._size, total - self.first), coding)
+
+
+def _other_size(before: int | None, now: int) -> UnreadableBody:
+    return UnreadableBody(text("the body had {one} bytes before and has {other} now", before, now))

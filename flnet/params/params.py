@@ -153,6 +153,11 @@ class Schema:
         """How many numbers one set of these parameters holds."""
         return sum(int(np.prod(spec.shape)) for spec in self.specs.values())
 
+    @cached_property
+    def nbytes(self) -> int:
+        """How many bytes one set of these parameters has."""
+        return sum(math.prod(spec.shape) * np.dtype(spec.dtype).itemsize for spec in self.specs.values())
+
     def conform(self, params: Mapping[str, Array]) -> Params:
         """Check `params` against this schema and give them its dtypes and order of names.
 

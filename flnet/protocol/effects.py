@@ -291,6 +291,7 @@ class Fetch:
         proven: whether the digest must be verified, as for a model that several nodes refer to. A peer's own
             update is what the peer sends; hashing it would only prove that the transfer was complete.
         form: of the arrays, where they are no parameters of the job's model.
+        others: peers that may hold them, too, and can serve parts of them.
     """
 
     key: RoundKey
@@ -298,6 +299,15 @@ class Fetch:
     digest: Digest
     proven: bool = True
     form: Schema | None = None
+    others: tuple[PeerId, ...] = ()
+
+
+@dataclass(frozen=True)
+class FetchAlso:
+    """Ask this peer, too, for parts of the parameters that are being downloaded; nothing if they are not."""
+
+    peer: PeerId
+    digest: Digest
 
 
 @dataclass(frozen=True)
@@ -367,6 +377,7 @@ Effect = (
     | CancelTimer
     | SetTimer
     | Fetch
+    | FetchAlso
     | Send
     | SendAnnounce
     | SendProbe
@@ -394,6 +405,7 @@ ORDER: tuple[type, ...] = (
     CancelTimer,
     SetTimer,
     Fetch,
+    FetchAlso,
     Send,
     SendAnnounce,
     SendProbe,

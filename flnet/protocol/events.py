@@ -607,22 +607,28 @@ class EvaluationFailed(Event):
 
 @dataclass(frozen=True)
 class Fetched(Event):
-    """Parameters with this digest were downloaded from a peer."""
+    """Parameters with this digest were downloaded from a peer, or from several.
+
+    Attributes:
+        wrong: peers that served something else, which was found out and not used.
+    """
 
     key: RoundKey
     peer: PeerId
     digest: Digest
     params: Params
+    wrong: tuple[PeerId, ...] = ()
 
 
 @dataclass(frozen=True)
 class FetchFailed(Event):
-    """Parameters with this digest could not be downloaded from a peer."""
+    """Parameters with this digest could not be downloaded; `peer` and `wrong` as in Fetched."""
 
     key: RoundKey
     peer: PeerId
     digest: Digest
     reason: str
+    wrong: tuple[PeerId, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -58,7 +58,7 @@ from flnet.protocol.updates import RoundKey
 from flnet.rounds.base_round import BaseRound, Parts
 from flnet.rounds.compatibility import obstacles
 from flnet.rounds.group_search import GroupSearch
-from flnet.rounds.history import History, RoundRecord
+from flnet.rounds.history import History, RoundRecord, names
 from flnet.rounds.model import MASKED, HeldModel, Model
 from flnet.rounds.peers import Peers
 from flnet.rounds.privacy_budget import PrivacyBudget, read_accounts
@@ -524,6 +524,14 @@ class BaseJob(ABC, Generic[R_co]):
         Parameters that do not fit count as a failed download: they are not used, and people see why.
         """
         memory = self.round.gathering.memory if self.round and self.round.gathering else None
+        told: list[Effect] = []
+        if event.wrong:
+            words = text(
+                "{peers} served other bytes than those of {digest}; they were not used",
+                names(event.wrong),
+                event.digest[:10],
+            )
+            told = [Publish("parts_wrong", words, {"peers": list(event.wrong), "digest": event.digest})]
         if memory is not None and memory.awaits(event.digest):
             return self._to_round(event)
         if isinstance(event, Fetched) and self.held.model is not None:
@@ -534,7 +542,7 @@ class BaseJob(ABC, Generic[R_co]):
                 event = replace(event, params=form.conform(event.params))
             except ParamsRefused as exc:
                 event = FetchFailed(event.key, event.peer, event.digest, str(exc))
-        return self._to_round(event)
+        return [*told, *self._to_round(event)]
 
     # --- the trainer
 

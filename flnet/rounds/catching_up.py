@@ -12,8 +12,9 @@ half of the reachable peers must state it. An average of a single update is neve
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from typing import Any
 
 from flnet.params.params import Digest, PeerId
 from flnet.protocol.messages import MAX_PEERS
@@ -36,6 +37,10 @@ class CommonAverage:
     digest: Digest
     contributors: int
     peers: frozenset[PeerId]
+
+    def kept(self) -> Mapping[str, Any]:
+        """What is saved of it for a restart, beside the round, as plain JSON data."""
+        return {"digest": self.digest, "contributors": self.contributors, "peers": sorted(self.peers)}
 
 
 class StatedAverages:

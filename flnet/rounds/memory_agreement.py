@@ -87,7 +87,9 @@ class MemoryAgreement:
         peers = {update.peer for update in updates if update.memory == wanted} - {self._me}
         form = self._memory.form(self._held.schema)
         self._download = ParamsDownload(
-            self._key, wanted, self.timer, self._me, peers, self._patience, self._fetching, form
+            *(self._key, wanted, self.timer, self._me, peers, self._patience, self._fetching),
+            form=form,
+            nbytes=form.nbytes,
         )
         return self._outcome(self._download, self._download.start())
 

@@ -1,8 +1,8 @@
 """Recovery after a restart: how a job resumes the round that was open when its node was restarted.
 
 What this node had said is said again, and never differently. What it had not said yet is done again: a training that
-was under way begins from the start. Peers that were expected are sent this node's message as soon as they are
-reachable; updates that they had only offered are fetched again from them.
+was under way begins from the start, and a download of the average of others goes on. Peers that were expected are sent
+this node's message as soon as they are reachable; updates that they had only offered are fetched again from them.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flnet.errors import ParamsRefused
-from flnet.params.params import PeerId
-from flnet.protocol.effects import Effect
+from flnet.params.params import Digest, PeerId
+from flnet.protocol.effects import Effect, SetTimer
 from flnet.protocol.events import DeclineReceived, Restored, UpdateOffered, UpdateReceived
 from flnet.rounds.base_round import OPEN, Parts
+from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.round import Round
 from flnet.rounds.series import PAUSED, Opening
 from flnet.rounds.steps import Phase
@@ -55,7 +56,8 @@ def resume(parts: Parts, past: Round, saved: Restored, is_usable: bool) -> tuple
 
 def _resume_open(parts: Parts, round: Round, saved: Restored, was: Phase) -> list[Effect]:
     """Resume a round that was not averaged yet."""
-    figures, me, averaging = saved.snapshot, parts.settings.my_id, round.gathering
+    figures, settings, averaging = saved.snapshot, parts.settings, round.gathering
+    me = settings.my_id
     refusals = {
         peer: DeclineReceived(PeerId(peer), round.key, why, late=peer in figures.get("late", ()))
         for peer, why in sorted(figures.get("declined", {}).items())
@@ -81,6 +83,10 @@ def _resume_open(parts: Parts, round: Round, saved: Restored, was: Phase) -> lis
         return [*effects, *round.decline(PAUSED)]
     if was is Phase.TRAINING:
         return [*effects, *_train_from_the_start(parts, round)]
+    if (taking := figures.get("taking")) is not None:  # once the peers that have it are reachable again
+        digest, having = Digest(taking["digest"]), frozenset(map(PeerId, taking["peers"]))
+        round.takes_again = CommonAverage(round.key, digest, taking["contributors"], having)
+        return [*effects, SetTimer(round.start_timer, settings.waits.start)]
     return [*effects, *round.decline(text("it was restarted before the start of this round had come"))]
 
 

@@ -111,8 +111,11 @@ class Round(BaseRound):
         self.choice, self.started_in, self.is_past = choice, started_in, False
         self.gathering = self._new_gathering(expected, self.chosen)
         self.exchange: Exchange | None = None
-        self.starting_model = StartingModel(key, parts.settings, parts.held, self._tell, self._model_came)
+        self.starting_model = StartingModel(
+            key, parts.settings, parts.held, self._tell, self._model_came, parts.peers.here
+        )
         self.taken: CommonAverage | None = None
+        self.takes_again: CommonAverage | None = None  # that this node was taking when it was restarted
         self._download: ParamsDownload | None = None  # of that average
         self.ahead = Ahead(key, parts.settings, parts.peers, parts.held, parts.series)
 
@@ -289,6 +292,8 @@ class Round(BaseRound):
 
     def _start_did_not_come(self) -> list[Effect]:
         """Train from the own model without the start of the round; one that was never averaged is of no use."""
+        if self.takes_again is not None:
+            return self.take(self.takes_again)
         if self._held.current.round >= 0:
             return [self.train(), self._save()]
         return self.decline(text("the start of this round did not reach it"))
@@ -828,7 +833,11 @@ class Round(BaseRound):
         self.starting_model.drop()
         self.taken, self.phase = common, Phase.FETCHING
         timer, patience = f"average:{self.key.number}:{self.key.initiator}", self._settings.waits.average
-        self._download = ParamsDownload(self.key, common.digest, timer, me, common.peers, patience, self._fetching)
+        self._download = ParamsDownload(
+            *(self.key, common.digest, timer, me, common.peers, patience, self._fetching),
+            nbytes=self._held.schema.nbytes,
+            perhaps=self._peers.here,
+        )
         return [*effects, *self._downloaded(self._download, self._download.start()), self._save()]
 
     def _fetching(self, peer: PeerId) -> Publish:
@@ -865,6 +874,10 @@ class Round(BaseRound):
     def met(self, peer: PeerId) -> list[Effect]:
         """Handle a reachable peer: tell it of the average of the round, if it has no part in it."""
         accuracy = self._held.accuracy
+        if self._download is not None and self.is_taking:
+            return self._download.met(peer)
+        if self.takes_again is not None and self.taken is None and self.listening:
+            return self.take(self.takes_again) if peer in self.takes_again.peers else []
         return [] if accuracy is None or not self._is_without(peer) else [self._claim((peer,), accuracy)]
 
     @property
@@ -1078,7 +1091,8 @@ class Round(BaseRound):
     def kept(self) -> Mapping[str, Any]:
         """The state that is saved for a restart, as plain JSON data."""
         choice = self.choice.model_dump(mode="json") if self.choice else None
-        return {**super().kept(), "started_in": self.started_in, "choice": choice}
+        kept = {**super().kept(), "started_in": self.started_in, "choice": choice}
+        return {**kept, "taking": self.taken.kept()} if self.taken is not None and self.is_taking else kept
 
     def measure_again(self) -> list[Effect]:
         """Measure the average again that an earlier run of this node made."""

@@ -370,9 +370,9 @@ class SecureRound(VotedRound):
 
     def _fetch_lacking(self) -> list[Effect]:
         """Download the masked updates that this node does not have, from any member that accepted them."""
-        group, form = self.sum.group, self.gathering.form()
+        group, masked = self.sum.group, self.gathering.form()
         assert group is not None
-        wanted: dict[str, Schema | None] = {digest: form for _, digest in self.sum.lacking}
+        wanted: dict[str, Schema | None] = {digest: masked for _, digest in self.sum.lacking}
         if self.sum.lacks_reference:
             wanted[group.base] = None
         effects: list[Effect] = []
@@ -380,7 +380,9 @@ class SecureRound(VotedRound):
             sources = self._peers.here  # who only listens has them, too
             timer, patience = f"masked:{digest[:16]}", self._settings.waits.average / 2
             me, tell = self._settings.my_id, self._fetching_masked
-            download = ParamsDownload(self.key, Digest(digest), timer, me, sources, patience, tell, wanted[digest])
+            form = wanted[digest]
+            nbytes = (form or self._held.schema).nbytes
+            download = ParamsDownload(self.key, Digest(digest), timer, me, sources, patience, tell, form, nbytes)
             self._downloads[digest] = download
             effects += download.start()
         return effects

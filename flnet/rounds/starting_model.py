@@ -6,7 +6,7 @@ one, the initiator's is due, and without it a node takes no part.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
@@ -14,7 +14,9 @@ from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Effect, Fetch, SetTimer
 from flnet.protocol.events import Evaluated, EvaluationFailed, Fetched, FetchFailed
 from flnet.protocol.updates import RoundKey
+from flnet.rounds.download import in_turn
 from flnet.rounds.model import HeldModel, Start
+from flnet.rounds.parts import LARGE_BYTES
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.text import text
 
@@ -58,11 +60,14 @@ class StartingModel:
         held: HeldModel,
         tell: Tell,
         came: Callable[[Digest, Params], None],
+        here: Set[PeerId],
     ) -> None:
         """Args:
+        here: peers that are reachable, now and later; they may hold a large model, too, and serve parts of it.
         came: is told of the initiator's model as soon as its parameters are here.
         """
         self._key, self._settings, self._held, self._tell, self._came = key, settings, held, tell, came
+        self._here = here
         self.awaited: Start | None = None
         self._measured: dict[Digest, Evaluated] = {}
 
@@ -105,7 +110,7 @@ class StartingModel:
             return self._compare(start, start.params)
         words = text("fetching the model of round {number} from {peer}", start.round, start.peer)
         effects: list[Effect] = [
-            Fetch(self._key, start.peer, start.digest),
+            Fetch(self._key, start.peer, start.digest, others=self._others(start.peer)),
             self._tell("fetching", words, peer=start.peer),
         ]
         if not (start.is_due or has_contributed(start.peer)):
@@ -167,6 +172,11 @@ class StartingModel:
         )
         told = self._tell("start_taken", words, peer=start.peer, digest=start.digest)
         return StartDecision(AfterStart.TRAIN_FROM_START, [*self._hold(start, start.params), told])
+
+    def _others(self, peer: PeerId) -> tuple[PeerId, ...]:
+        if self._held.schema.nbytes < LARGE_BYTES:
+            return ()
+        return tuple(other for other in in_turn(self._here, self._settings.my_id) if other != peer)
 
     def _compare(self, start: Start, params: Params) -> StartDecision:
         """Measure the initiator's model, and the own one after it."""

@@ -201,7 +201,7 @@ LEGAL: Mapping[Phase, Mapping[type, Set[Phase]]] = {
             FetchFailed: _GATHERED,
             PeerLost: _GATHERED | _MISSED[PeerLost],
             SendRefused: _GATHERED | {P.FETCHING},  # the last: most others have averaged without this node
-            TimerFired: _GATHERED | {P.TRAINING},
+            TimerFired: _GATHERED | {P.TRAINING, P.FETCHING},  # the last: an average that it took before a restart
             Paused: {P.AVERAGING, P.IDLE},  # all waited for a training that went on over rounds
             RoundTriggered: {P.AVERAGING} | _STARTS,
             TrainingAsked: {P.AVERAGING} | _JOINS,

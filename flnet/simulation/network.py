@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from random import Random
 from typing import Protocol
@@ -306,7 +307,7 @@ class Calls:
         again()
 
     def fetch(self, node: Receiver, owner: TrainerId, effect: Fetch) -> None:
-        """Fetch parameters from a peer by their digest."""
+        """Fetch parameters from a peer by their digest, or from the next one that may have them."""
         network, peer = self._network, effect.peer
         faults, seconds = network.faults, 2 * network.delay()
         fails = network.chance(faults.fail_fetch + faults.corrupt)
@@ -328,6 +329,9 @@ class Calls:
             if params is not None:
                 network.moved[FETCHED] += params.nbytes
                 node.tell(owner, Fetched(effect.key, peer, effect.digest, params))
+            elif effect.others:
+                first, *others = effect.others
+                self.fetch(node, owner, replace(effect, peer=first, others=tuple(others)))
             else:
                 node.tell(owner, FetchFailed(effect.key, peer, effect.digest, "lost"))
 

@@ -11,6 +11,7 @@ from flnet.errors import LocalError
 from flnet.params.params import Digest, Params, TrainerId
 from flnet.protocol.effects import KeptUpdate, Save
 from flnet.settings import Settings
+from flnet.store.partial_downloads import PartialDownloads
 from flnet.text import text
 
 RecordKey = tuple[int, str]  # round and initiator
@@ -136,7 +137,12 @@ class Store(Protocol):
 
     A store on disk writes the arrays of a model to one file, named by the digest, once; what is said of it later
     goes beside it.
+
+    Attributes:
+        downloads: those that are not complete yet.
     """
+
+    downloads: PartialDownloads
 
     async def save(self, trainer: TrainerId, job: SavedJob) -> None:
         """Keep this state in place of the last one, as `SavedJob.then` says.

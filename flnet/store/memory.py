@@ -10,6 +10,7 @@ from typing import Any
 from flnet.params.params import Digest, Params, TrainerId
 from flnet.store.base import USUAL, KeptModel, RecordKey, Retention, SavedJob, as_text
 from flnet.store.event_retention import KeptEvent, about, dropped, surplus
+from flnet.store.partial_downloads import MemoryDownloads, PartialDownloads
 from flnet.text import coded, decoded
 
 Records = dict[tuple[int, str], str]  # as JSON, by round and initiator, in that order
@@ -33,6 +34,7 @@ class MemoryStore:
         self._trust: dict[str, str] = {}
         self._events: dict[int, str] = {}
         self._last_event = 0
+        self.downloads: PartialDownloads = MemoryDownloads()
 
     async def save(self, trainer: TrainerId, job: SavedJob) -> None:
         """Keep this state in place of the last one, as `SavedJob.then` says.

@@ -19,11 +19,12 @@ from flnet.store import repair
 from flnet.store import sqlite_tables as tables
 from flnet.store.base import USUAL, KeptModel, RecordKey, Retention, SavedJob, as_text
 from flnet.store.event_retention import surplus
+from flnet.store.partial_downloads import FolderDownloads, PartialDownloads
 from flnet.store.sqlite_tables import DamagedDatabase, open_database
 from flnet.store.state_folder import PARTS, RECEIVED, DamagedFile, FolderLock, ModelFiles, files_of, labels
 from flnet.text import joined, text
 
-DATABASE, MODELS = "state.sqlite3", "models"
+DATABASE, MODELS, DOWNLOADS = "state.sqlite3", "models", "downloads"
 T = TypeVar("T")
 
 
@@ -58,6 +59,7 @@ class DiskStore:
             if isinstance(exc, OSError | sqlite3.Error):
                 raise _no_start(folder, exc) from exc
             raise
+        self.downloads: PartialDownloads = FolderDownloads(folder / DOWNLOADS)
         self._thread = ThreadPoolExecutor(1, "store")
         self._closed = False
 

@@ -28,6 +28,7 @@ from flnet.errors import (
     PeerRefused,
     PeerTimeout,
     PeerUnreachable,
+    RangeIgnored,
     StrangerThere,
     TransportError,
 )
@@ -180,7 +181,8 @@ def url_of(address: str, path: str, scheme: str = "http") -> httpcore.URL:
 class Resumption:
     """One body that comes in one or several answers, all of them of the same version of it.
 
-    Where a download broke off it goes on with a byte range (RFC 9110, 14): from the first missing byte to the end.
+    Where a download broke off it goes on with a byte range (RFC 9110, 14): from the first missing byte to the end, or to
+    that of the part that is wanted.
     """
 
     def __init__(self, landing: Landing, codings: Collection[str] = ()) -> None:
@@ -195,31 +197,41 @@ class Resumption:
         """What to ask with: the forms and codings that may come, later for the rest."""
         coding = self._landing.coding if self._landing.received else ", ".join(self._codings)
         wanted = forms_header(self._landing) | ({"Accept-Encoding": coding} if coding else {})
-        if not self._landing.received:
+        if not self._is_range:
             return wanted
-        wanted["Range"] = f"bytes={self._landing.received}-"
+        stop = self._landing.stop
+        wanted["Range"] = f"bytes={self._start}-{'' if stop is None else stop - 1}"
         return {**wanted, "If-Range": self._etag} if self._etag else wanted
+
+    @property
+    def _start(self) -> int:
+        return self._landing.first + self._landing.received
+
+    @property
+    def _is_range(self) -> bool:
+        return self._start > 0 or self._landing.stop is not None
 
     def accept(self, status: int, header: Header) -> None:
         """Look at the head of an answer below 400, before its body.
 
         Raises:
+            RangeIgnored: the whole body came, or another one.
             TransportError: its body is not, or not the rest of, what was asked for.
             PeerError: the landing does not want a body of that size or coding.
         """
-        start = self._landing.received
-        if status == 206 and start:
+        start = self._start
+        if status == 206 and self._is_range:
             total = self._rest(header, start)
-        elif status == 200 and not start:
+        elif status == 200 and not self._is_range:
             total = _length(header)
         elif status == 200:
-            raise TransportError(
+            raise RangeIgnored(
                 text("asked for the bytes from {start} on, but the whole body came, or another one", start)
             )
         else:
             raise TransportError(text("expected a body, but the answer was {status}", status))
         etag = header("ETag") or ""
-        if start and self._etag and etag not in ("", self._etag):
+        if self._is_range and self._etag and etag not in ("", self._etag):
             raise TransportError(text("the body changed while it was transferred"))
         if _STRONG_ETAG.fullmatch(etag):
             self._etag = etag
@@ -230,7 +242,8 @@ class Resumption:
         stated = header("Content-Range") or ""
         match = _CONTENT_RANGE.fullmatch(stated)
         first, last, total = map(int, match.groups()) if match else (0, 0, 0)
-        if first != start or last + 1 != total or last < first:
+        stop = total if self._landing.stop is None else min(self._landing.stop, total)
+        if first != start or last + 1 != stop or last < first:
             raise TransportError(
                 text("asked for the bytes from {start} on, but got {words}", start, f"{stated[:80]!a}")
             )
@@ -530,7 +543,7 @@ async def _land(response: Response, watch: TransferWatch, rest: Resumption, land
     try:
         rest.accept(response.status, response.header)
     except TransportError as exc:
-        raise TransportError(text("{address}: {reason}", watch.address, exc)) from None
+        raise type(exc)(text("{address}: {reason}", watch.address, exc)) from None
 
     await receive(response, watch, landing.write)
     if not landing.complete:

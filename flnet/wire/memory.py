@@ -201,9 +201,10 @@ class MemoryTransport:
             if reply.status >= 400:
                 raise PeerRefused.read(reply.status, reply.body)
             landing.expect(len(reply.body))
-            end = landing.received + self._network.comes(len(reply.body) - landing.received)
-            while landing.received < min(end, len(reply.body)):
-                landing.write(memoryview(reply.body)[landing.received : min(landing.received + PIECE, end)])
+            part = memoryview(reply.body)[landing.first : landing.stop]
+            end = landing.received + self._network.comes(len(part) - landing.received)
+            while landing.received < min(end, len(part)):
+                landing.write(part[landing.received : min(landing.received + PIECE, end)])
             if landing.complete:
                 return
             await self._network.sleep(PAUSES[0])

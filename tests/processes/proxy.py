@@ -1,14 +1,16 @@
-"""A TCP proxy before a node, which breaks off or holds what the node sends, at an exact byte."""
+"""A TCP proxy before a node, which breaks off, holds, slows down or spoils what the node sends."""
 
 from __future__ import annotations
 
 import socket
 import threading
+import time
 from contextlib import suppress
 from types import TracebackType
 
 ADDRESS = "127.0.0.2"  # on Linux all of 127.0.0.0/8 is this machine, so a node's own port is free here
 PIECE = 64 * 1024
+LARGE = 16 * 1024  # bytes; only bodies with arrays come in such pieces
 
 
 class Proxy:
@@ -18,14 +20,19 @@ class Proxy:
         passed: bytes that went from the node to its callers.
         broken: connections that were broken off so far.
         held: connections on which nothing more goes to the caller.
+        rate: bytes per second that go to callers, in all; None: as many as come. May be set at any time.
+        spoils: whether a byte of each large piece is changed on the way. May be set at any time.
     """
 
     def __init__(self, port: int, after: int, breaks: int | None = None) -> None:
         """Args:
-        after: bytes from the node after which a connection is broken off, or held.
+        after: bytes from the node after which a connection is broken off, or held; 0: never.
         breaks: how many connections are broken off, later ones stay whole; None: all are held instead.
         """
         self.passed, self.broken, self.held = 0, 0, 0
+        self.rate: int | None = None
+        self.spoils = False
+        self._next = 0.0  # when the next piece may leave, of those that are slowed down
         self._port, self._after, self._breaks = port, after, breaks
         self._lock = threading.Lock()
         self._open: list[socket.socket] = []
@@ -71,6 +78,9 @@ class Proxy:
         left = self._after
         with suppress(OSError):
             while part := node.recv(min(PIECE, left or PIECE)):
+                if self.spoils and len(part) > LARGE:
+                    part = part[:-1] + bytes([part[-1] ^ 1])
+                self._wait(len(part))
                 caller.sendall(part)
                 with self._lock:
                     self.passed += len(part)
@@ -80,6 +90,14 @@ class Proxy:
                         break
         if self._breaks is not None:
             _end(caller, node)
+
+    def _wait(self, nbytes: int) -> None:
+        if self.rate is None:
+            return
+        with self._lock:
+            leaves = max(self._next, time.monotonic())
+            self._next = leaves + nbytes / self.rate
+        time.sleep(max(0.0, leaves - time.monotonic()))
 
     def _stops(self) -> bool:
         with self._lock:

@@ -103,12 +103,20 @@ def _missed_while_loading(*then: Event) -> list[Event]:
     return [*peers, *(ClaimReceived(claim(name, 4, contributors=2)) for name in "ac"), *then]
 
 
+def _takes_an_average_again() -> list[Event]:
+    bench = Lasting(peers=["a", "c"])
+    for name in "ac":
+        bench.hear(ClaimReceived(claim(name, contributors=2)))
+    return [restored_of(bench.saved), prepared(), TimerFired("start:0:a")]
+
+
 RESTARTS = [
     _goes_on(),
     _goes_on("trained"),
     _goes_on("trained", "came"),
     _goes_on("trained", "came", "averaged"),
     _a_series_goes_on(),
+    _takes_an_average_again(),
     [RoundTriggered(), prepared()],
     _missed_while_loading(PrepareFailed("no rows"), prepared()),
     _missed_while_loading(PrepareFailed("no rows"), DataChanged(declaration(), params(w=(0, 0)))),

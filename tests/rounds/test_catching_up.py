@@ -17,6 +17,7 @@ from flnet.protocol.effects import (
     CancelWork,
     Effect,
     Fetch,
+    FetchAlso,
     Refuse,
     Save,
     Send,
@@ -468,6 +469,57 @@ def test_if_nobody_has_the_average_any_more_the_model_stays_and_the_round_is_ove
     assert record is not None
     assert "the average that others have made could not be fetched" in (record.error or "")
     assert (record.digest, record.taken_from) == (None, None)
+
+
+@pytest.fixture
+def large(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every model counts as a large one."""
+    monkeypatch.setattr("flnet.rounds.download.LARGE_BYTES", 1)
+    monkeypatch.setattr("flnet.rounds.starting_model.LARGE_BYTES", 1)
+
+
+@pytest.mark.usefixtures("large")
+def test_a_large_average_is_asked_of_all_at_once_in_front_those_who_state_it() -> None:
+    bench = Bench(peers=["a", "c", "d"])
+    for peer in "ac":
+        bench.hear(stated(peer))
+    assert bench.one(Fetch) == Fetch(key(), PeerId("c"), AVERAGE.digest, others=(PeerId("a"), PeerId("d")))
+    bench.hear(TimerFired("average:0:a"))
+    assert bench.all(Fetch) == []  # nobody is left
+    bench.hear(fetched())
+    assert (bench.phase, bench.w) == (Phase.MEASURING, [5, 5])
+
+
+@pytest.mark.usefixtures("large")
+def test_a_peer_that_comes_while_a_large_average_is_downloaded_serves_parts_of_it_too() -> None:
+    bench = Bench(peers=["a", "c"])
+    for peer in "ac":
+        bench.hear(stated(peer))
+    bench.hear(PeerSeen(PeerId("d")))
+    assert bench.one(FetchAlso) == FetchAlso(PeerId("d"), AVERAGE.digest)
+    bench.hear(fetched())
+    bench.hear(PeerSeen(PeerId("e")))
+    assert bench.all(FetchAlso) == []
+
+
+@pytest.mark.usefixtures("large")
+def test_a_large_start_is_asked_of_its_initiator_and_in_parts_of_all_that_are_here() -> None:
+    bench = Bench(peers=["a", "c", "d"])
+    bench.hear(replace(asked("c"), params=None, digest=AVERAGE.digest))
+    assert bench.one(Fetch) == Fetch(key(0, "c"), PeerId("c"), AVERAGE.digest, others=(PeerId("d"), PeerId("a")))
+
+
+@pytest.mark.usefixtures("large")
+@pytest.mark.parametrize("comes", [True, False])
+def test_people_read_who_served_wrong_parts(comes: bool) -> None:
+    bench = Bench(peers=["a", "c", "d"])
+    for peer in "ac":
+        bench.hear(stated(peer))
+    wrong = (PeerId("a"), PeerId("d"))
+    ends = fetched() if comes else FetchFailed(key(), PeerId("c"), AVERAGE.digest, "gone")
+    bench.hear(replace(ends, wrong=wrong))
+    told = f"a, d served other bytes than those of {AVERAGE.digest[:10]}; they were not used"
+    assert bench.published["parts_wrong"] == told
 
 
 def test_rounds_that_a_person_requests_meanwhile_begin_when_the_average_is_here() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -192,6 +193,27 @@ def test_a_node_that_waited_for_the_start_says_that_it_takes_no_part() -> None:
     assert bench.phase is Phase.GATHERING
     bench.meet("a")
     assert "restarted" in (bench.said(ModelParams).declined or "")
+
+
+def test_an_average_of_others_that_was_being_downloaded_is_taken_when_one_of_them_is_back_or_may_be() -> None:
+    bench = Lasting(peers=["a", "c"])
+    for name in "ac":
+        bench.hear(ClaimReceived(replace(claim(name, w=(5, 5), contributors=2), params=None, initiator="a")))
+    wanted = bench.one(Fetch)
+    assert bench.phase is Phase.FETCHING
+    bench.restart()
+    assert (bench.phase, bench.all(Send), bench.one(SetTimer).name) == (Phase.GATHERING, [], "start:0:a")
+    bench.meet("d")
+    assert (bench.phase, bench.all(Send)) == (Phase.GATHERING, [])  # it does not say that it takes no part
+    bench.meet("a")
+    assert (bench.phase, bench.one(Fetch)) == (Phase.FETCHING, wanted)
+    bench.restart()
+    bench.hear(TimerFired("start:0:a"))
+    assert (bench.phase, bench.one(Fetch)) == (Phase.FETCHING, wanted)
+    bench.hear(Fetched(key(), PeerId("c"), wanted.digest, params(w=[5, 5])))
+    assert (bench.phase, bench.w) == (Phase.MEASURING, [5, 5])
+    bench.restart()
+    assert (bench.phase, bench.w) == (Phase.MEASURING, [5, 5])
 
 
 def test_a_refusal_stays_one() -> None:

@@ -33,6 +33,16 @@ def test_no_schedule_breaks_a_mesh(part: int) -> None:
     assert [f"python -m flnet.simulation --replay {f.schedule.seed}: {f.reason}" for f in broken] == []
 
 
+@pytest.mark.parametrize("part", seeds(1, 40))
+def test_no_schedule_breaks_a_mesh_whose_models_are_downloaded_from_all_that_have_them(
+    part: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("download", "starting_model"):
+        monkeypatch.setattr(f"flnet.rounds.{module}.LARGE_BYTES", 0)
+    broken = broken_by(range(3000 + part * 5, 3005 + part * 5))
+    assert [f"{failure.schedule.seed}: {failure.reason}" for failure in broken] == []
+
+
 @pytest.mark.parametrize("part", seeds(1, 3))
 def test_no_schedule_breaks_an_asynchronous_mesh(part: int) -> None:
     assert broken_by(range(part * PART, (part + 1) * PART), asynchronous=True) == []

@@ -72,15 +72,16 @@ def serving(node: FakeNode, running: Running, monkeypatch: pytest.MonkeyPatch) -
 
 
 async def fetched(port: int, rate: float, digest: Digest = LOW.digest, host: str = "127.0.0.1") -> Event:
-    """What a node that measured this rate from its peer makes of it."""
+    """What a node that measured this rate from its peer makes of an update, which comes as a whole."""
     core, http = NodeCore(peer("c"), [T], accepts=ACCEPTED), HttpTransport(60.0, random.Random(0))
     http._pace.measured(f"{host}:{port}", MB, MB / rate)
     core.hear(None, AnnounceReceived(peer("b", port, host)))
     post = Outbox(
         http, wire("safetensors", FULL, core), core.members, lambda *_: None, BufferPool(), Traffic(), Distances()
     )
+    post.must_prove = True  # as in a keyed mesh
     try:
-        return await post.fetch(T, Fetch(key(), PeerId("b"), digest))
+        return await post.fetch(T, Fetch(key(), PeerId("b"), digest, proven=False))
     finally:
         await http.close()
 

@@ -16,10 +16,11 @@ from flnet.errors import (
     PeerRefused,
     PeerTimeout,
     PeerUnreachable,
+    RangeIgnored,
     TransportError,
     UnreadableBody,
 )
-from flnet.params.blob import Landing
+from flnet.params.blob import Landing, PartLanding
 from flnet.wire.http import Resumption
 from flnet.wire.timeouts import STEP
 from tests.wire.servers import NOT_READY, Server, Talk, listening, says, transport
@@ -405,3 +406,60 @@ def test_a_peer_that_does_not_compress_is_not_asked_for_it_again(stated: dict[st
 def test_a_coding_that_nobody_asked_for_is_refused(stated: str) -> None:
     with pytest.raises(UnreadableBody, match="which was not asked for"):
         Resumption(landing()).accept(200, {"Content-Length": "10", "Content-Encoding": stated}.get)
+
+
+class Parts:
+    """Serves ranges of BODY; the first connection stops after `cut` bytes of its answer."""
+
+    def __init__(self, cut: int | None = None, head: str = "") -> None:
+        self.cut, self.head, self.asked = cut, head, list[str]()
+
+    async def __call__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        wanted = dict(line.split(": ", 1) for line in lines[1:] if line)["Range"]
+        self.asked.append(wanted)
+        first, last = map(int, wanted.removeprefix("bytes=").split("-"))
+        last = min(last, len(BODY) - 1)
+        stated = self.head or f"Content-Range: bytes {first}-{last}/{len(BODY)}"
+        head = f"HTTP/1.1 206 X\r\nContent-Length: {last + 1 - first}\r\nETag: {TAG}\r\n{stated}\r\n\r\n"
+        cut, self.cut = self.cut, None
+        writer.write(head.encode() + BODY[first : last + 1][:cut])
+        await writer.drain()
+
+
+async def part(talk: Talk | bytes, first: int, stop: int, body_bytes: int | None = None) -> PartLanding:
+    into = PartLanding(first, stop, 10_000_000, body_bytes)
+    async with listening(Server(talk)) as server, transport() as http:
+        await http.download(server.address, "/m", into)
+    return into
+
+
+@pytest.mark.parametrize(("first", "stop"), [(0, 10), (7, STEP), (9 * STEP, 11 * STEP), (0, 100 * STEP)])
+async def test_a_part_lands_and_tells_the_size_of_the_body(first: int, stop: int) -> None:
+    shop = Parts()
+    landed = await part(shop, first, stop)
+    assert bytes(landed.whole()) == BODY[first:stop]
+    assert landed.body_bytes == len(BODY)
+    assert shop.asked == [f"bytes={first}-{stop - 1}"]
+
+
+async def test_a_broken_part_goes_on_where_it_stopped() -> None:
+    shop = Parts(cut=3 * STEP)
+    landed = await part(shop, STEP, 6 * STEP)
+    assert bytes(landed.whole()) == BODY[STEP : 6 * STEP]
+    assert shop.asked == [f"bytes={STEP}-{6 * STEP - 1}", f"bytes={4 * STEP}-{6 * STEP - 1}"]
+
+
+async def test_who_knows_no_ranges_is_told_apart_from_who_sends_another_one() -> None:
+    with pytest.raises(RangeIgnored, match="asked for the bytes from 0 on, but the whole body came"):
+        await part(answer() + BODY, 0, STEP)
+    other = Parts(head=f"Content-Range: bytes 0-{STEP - 1}/{len(BODY)}")
+    with pytest.raises(TransportError, match="asked for the bytes from 7 on, but got"):
+        await part(other, 7, STEP + 7)
+
+
+async def test_a_part_of_a_body_of_another_size_is_refused() -> None:
+    with pytest.raises(UnreadableBody, match="the body had 5 bytes before and has 163847 now"):
+        await part(Parts(), 0, STEP, body_bytes=5)
+    with pytest.raises(BodyTooLarge):
+        await part(Parts(head=f"Content-Range: bytes 0-{STEP - 1}/10000001"), 0, STEP)
