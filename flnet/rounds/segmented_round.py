@@ -301,17 +301,21 @@ class SegmentedRound(VotedRound):
 
     def _advanced(self, effects: list[Effect]) -> list[Effect]:
         sum = self.sum
-        if sum is None or self.is_past or self.is_over or self.taken or self.phase not in OPEN:
+        if self.is_past or self.is_over or self.taken or self.phase not in OPEN:
             return effects
+        if sum is None:  # gathering has ended, and there are no members to settle anything with
+            return [*effects, *self._fail_to_average(UNKNOWN)] if self.phase is Phase.AVERAGING else effects
         if sum.lacks_something:
             effects = [*effects, *self._try_again()]
         if sum.failure:
-            why = text("round {number} has no average: {reason}", self.key.number, sum.failure)
-            return [*effects, *self._name_disputed(), *self._give_up(why)]
+            return [*effects, *self._name_disputed(), *self._fail_to_average(sum.failure)]
         if sum.settled is not None and self.gathering.closed is None:
             effects = [*effects, *self.gathering.close(Closing.COMPLETE)]
         average = sum.average if self.phase is Phase.AVERAGING else None
         return effects if average is None else [*effects, *self._joined(average)]
+
+    def _fail_to_average(self, reason: str) -> list[Effect]:
+        return self._give_up(text("round {number} has no average: {reason}", self.key.number, reason))
 
     def average(self) -> list[Effect]:
         """End gathering: the average is made of what is settled."""

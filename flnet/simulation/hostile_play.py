@@ -198,9 +198,12 @@ class HonestNode(SimulatedNode):
             InvariantBroken: it is worse.
         """
         now = self.job.held.model
-        own = event.params if isinstance(event, Averaged) and event.key == self._averaged_in else before.shared
+        is_average = isinstance(event, Averaged) and event.segment is None and event.key == self._averaged_in
+        own = event.params if isinstance(event, Averaged) and is_average else before.shared
         if now is None or before.round < 0 or now.shared.digest in {own.digest, *self._held}:
             return
+        if self._cluster.ledger.averages.get((self.id, now.round)) == now.shared.digest:
+            return  # joined here, of segments
         if self.job.history.held(now.shared.digest) or self._has_taken(
             now.shared.digest
         ):  # held: before a restart
@@ -477,7 +480,7 @@ class HostilePlay(Play):
             waiting = [node.id for node in cluster.alive if len(self._own_averages(node)) <= before[node.id]]
             if not waiting:
                 return
-        if cluster.is_secure:
+        if cluster.is_secure or self.schedule.segments:
             waiting = [name for name in waiting if self._is_followed(cluster.nodes[name])]
         if not waiting:
             return

@@ -229,6 +229,13 @@ def test_a_node_that_was_led_away_is_not_waited_for_where_updates_are_masked() -
     assert not run._is_followed(node)
 
 
+@pytest.mark.parametrize("seed", seeds(2, 60))
+def test_no_hostile_member_gives_a_mesh_of_segments_a_wrong_average(seed: int) -> None:
+    """It can hinder rounds: with invented members, or with rounds of its own that cut others short."""
+    failure = play(Reduction(hostile=True, segments=True).of(draw_hostile(seed)))
+    assert failure is None or "average nothing" in failure.reason or "has no average" in failure.reason
+
+
 # The schedules.
 
 
