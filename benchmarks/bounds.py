@@ -15,7 +15,10 @@ BOUNDS = {
     "memory.after": 100.0,  # MB
     "latency.p99": 25.0,  # ms
     "latency.max": 150.0,  # ms
-    "forming": 0.5,  # seconds a node: 30 nodes in 15 s
+    "forming.30": 4.0,  # seconds
+    "forming.100": 30.0,  # seconds
+    "forming.memory.30": 3000.0,  # MB
+    "forming.memory.100": 10_000.0,  # MB
     "curves": 0.01,  # of accuracy
     "uneven.accuracy": 0.01,  # of accuracy
     "uneven.bytes": 0.55,

@@ -25,6 +25,7 @@ from flnet.cli.local_mesh import (
     interruptible,
     opened,
 )
+from flnet.cli.options import variable_name
 from flnet.cli.output import ACCURACY, Metrics, accuracy, chosen_metrics, console, metrics_option, printable, table
 from flnet.cli.progress import (
     RoundFailed,
@@ -39,6 +40,8 @@ from flnet.cli.room import settings_for_room, this_machine
 from flnet.temporary import temporary_folder
 
 EQUAL = 0.00005  # less is not seen in four digits
+WAIT, DEFAULT_WAIT = "wait_time_in_seconds_to_force_fedavg", 60
+NODE_SECONDS = 3  # of a round, for each node of many on one machine: 100 nodes send 9,900 updates on its few cores
 EPOCHS = 10  # of --vertical, where nobody says otherwise
 
 
@@ -195,7 +198,9 @@ def command(
                 epochs = rounds if "rounds" in given else EPOCHS
                 run_vertical(epochs, base_port, patience, folder, out, leave=leave)
             else:
-                plan = DemoPlan(trainer, count, rounds, base_port, patience, None, _common(trainer, count, out))
+                plan = DemoPlan(
+                    trainer, count, rounds, base_port, patience, None, common_settings(trainer, count, out)
+                )
                 _run(plan, folder, out, leave=leave, alone=alone, every=every)
     except NodeEnded as exc:
         for line in exc.tail:
@@ -207,8 +212,8 @@ def command(
         raise SystemExit(exc.exit_code if leave else 0) from None
 
 
-def _common(trainer: str, count: int, out: Console) -> Mapping[str, object]:
-    """Settings by which many nodes fit this machine, printed where there are any.
+def common_settings(trainer: str, count: int, out: Console) -> Mapping[str, object]:
+    """Settings by which many nodes fit this machine and have the time that their messages take on it.
 
     Raises:
         StartError: they do not fit.
@@ -216,7 +221,9 @@ def _common(trainer: str, count: int, out: Console) -> Mapping[str, object]:
     if count < FORKED_FROM:
         return {}
     settings = settings_for_room(trainer, count, this_machine(), clean_environment(os.environ))
-    if settings:
+    if count * NODE_SECONDS > DEFAULT_WAIT and variable_name(WAIT) not in os.environ:
+        settings = {**settings, WAIT: count * NODE_SECONDS}
+    if "compute" in settings:
         out.print(
             "memory is short: each node trains in its own process, and answers late meanwhile", soft_wrap=True
         )

@@ -22,6 +22,7 @@ HELD_BYTES = 256 * 1024  # that have come and nobody has read; then the system s
 SMALL_BYTES = 64 * 1024  # what is written before the event loop turns leaves together, up to this
 FRAMING_BYTES = 32 * 1024  # of an answer besides its body, in which each byte allows for one more
 IDLE_SECONDS = 5.0  # that a connection is kept unused: less than the server keeps it (15)
+MOST_IDLE = 128  # connections that are kept unused; for another one the one that has been unused longest is closed
 Place = tuple[bytes, int | None]  # host and port
 
 
@@ -303,6 +304,7 @@ class Connections:
         self._network, self._tls, self._tls_name = network, tls, tls_name
         self._open: set[_Open] = set()
         self._idle: dict[Place, list[_Open]] = {}
+        self._unused: dict[_Open, None] = {}  # all of these, the longest unused first
 
     @asynccontextmanager
     async def stream(self, request: httpcore.Request) -> AsyncIterator[Response]:
@@ -341,6 +343,7 @@ class Connections:
         kept = self._idle.get(place, [])
         while kept:
             connection = kept.pop()
+            self._unused.pop(connection, None)
             if not connection.http.has_expired():
                 connection.use()
                 return connection
@@ -364,11 +367,15 @@ class Connections:
             return
         connection.timer = asyncio.get_running_loop().call_later(IDLE_SECONDS, self._close, connection)
         self._idle.setdefault(connection.place, []).append(connection)
+        self._unused[connection] = None
+        if len(self._unused) > MOST_IDLE:
+            self._close(next(iter(self._unused)))
 
     def _close(self, connection: _Open) -> None:
         connection.use()
         connection.stream.close()
         self._open.discard(connection)
+        self._unused.pop(connection, None)
         kept = self._idle.get(connection.place, [])
         if connection in kept:
             kept.remove(connection)

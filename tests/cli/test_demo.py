@@ -16,7 +16,7 @@ import pytest
 from click.testing import Result
 from rich.console import Console
 
-from flnet.cli.demo import DemoComparison, comparison_table, different_data
+from flnet.cli.demo import DemoComparison, common_settings, comparison_table, different_data
 from tests.cli.live import answers, flnet, until
 from tests.ports import free_port
 
@@ -74,6 +74,15 @@ def test_other_data_the_second_time_are_told() -> None:
     data: dict[str, dict[str, object]] = {"a": {"source": "x", "rows": {"train": 1}}, "b": {"source": "x"}}
     assert different_data(data, deepcopy(data)) is None
     assert different_data(data, data | {"b": {"source": "y"}}) == "beware: the data changed meanwhile on b"
+
+
+def test_many_nodes_have_the_time_that_their_messages_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    out = Console(file=StringIO())
+    assert common_settings("SMALL_DIGITS", 4, out) == {}
+    assert common_settings("SMALL_DIGITS", 12, out) == {}
+    assert common_settings("SMALL_DIGITS", 40, out) == {"wait_time_in_seconds_to_force_fedavg": 120}
+    monkeypatch.setenv("FLNET_WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG", "30")
+    assert common_settings("SMALL_DIGITS", 40, out) == {}
 
 
 pytestmark = pytest.mark.slow

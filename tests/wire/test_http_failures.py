@@ -6,7 +6,7 @@ import asyncio
 import gc
 import random
 import socket
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 
 import httpcore
 import pytest
@@ -128,6 +128,35 @@ async def test_an_idle_connection_is_closed_by_this_side(monkeypatch: pytest.Mon
     async with listening(Server(serve)) as server, transport() as http:
         await ask(http, server.address)
         await asyncio.wait_for(gone.wait(), 60)
+
+
+async def test_of_many_idle_connections_the_one_that_is_unused_longest_is_closed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("flnet.wire.connections.MOST_IDLE", 2)
+    ended = [asyncio.Event() for _ in range(3)]
+
+    def serving(number: int) -> Talk:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while await servers[number].read(reader):
+                writer.write(OK)
+            ended[number].set()
+
+        return serve
+
+    servers: list[Server] = []
+    async with AsyncExitStack() as stack:
+        for number in range(3):
+            servers.append(Server(serving(number)))
+            await stack.enter_async_context(listening(servers[number]))
+        http = await stack.enter_async_context(transport())
+        for number in (0, 1, 0, 2):
+            await ask(http, servers[number].address)
+        await asyncio.wait_for(ended[1].wait(), 60)
+        assert not ended[0].is_set()
+        assert not ended[2].is_set()
+        await ask(http, servers[0].address)
+        assert [server.connections for server in servers] == [1, 1, 1]
 
 
 async def test_an_answer_that_comes_early_ends_the_sending() -> None:
