@@ -80,7 +80,7 @@ from flnet.rounds.peers import RESTED as PACES_RESTED
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
 from flnet.rounds.secure_round import NOT_NAMED, SecureRound
-from flnet.rounds.segmented_round import SegmentedRound
+from flnet.rounds.segmented_round import UNKNOWN, SegmentedRound
 from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
 from flnet.rounds.settings import JobSettings
 from flnet.rounds.sparse_round import SparseRound
@@ -295,6 +295,8 @@ class Job(BaseJob[Round]):
         must_agree(self.settings, event.peer, event.agreement)
         start, why = _start_of(event, self.held, len(self.peers.here) + 1), self.settings.too_much(event.hyper)
         words = (event.series, self._believed(event.choice), event.run)
+        if words[1] is None and self._kind is SparseRound:
+            raise ParamsRefused(UNKNOWN)  # a start without members could end each round of this node
         opening = Opening(event.key, event.hyper, start, why, True, *words, is_again=event.is_again)
         if self.round is not None and self.key == event.key:
             if self.round.listening:
@@ -344,7 +346,8 @@ class Job(BaseJob[Round]):
         """The choice of who trains that a peer states; None if this node's own settings do not lead to it."""
         if choice is not None and choice.group is not None:
             return choice  # it is checked when the round opens: the sum may fail here a moment later
-        return self.settings.rules.participation.believed(choice, {self.settings.my_id, *self.peers.here})
+        known = self.series.preemption.known(self.peers.here)  # a member can invent names that no start has
+        return self.settings.rules.participation.believed(choice, {self.settings.my_id, *known})
 
     def _followed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
         """The choice of a round that opens; None if it is of a group, and no sum failed here that is searched."""

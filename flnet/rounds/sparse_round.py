@@ -98,10 +98,6 @@ class SparseRound(Round):
     def _why_not(self, opening: Opening) -> str:
         return super()._why_not(opening) or self._why_unknown
 
-    def _start_did_not_come(self) -> list[Effect]:
-        why = self._why_unknown
-        return self.decline(why) if why else super()._start_did_not_come()
-
     @property
     def _why_unknown(self) -> str:
         if self.choice is None:

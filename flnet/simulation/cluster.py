@@ -67,7 +67,7 @@ def _ledger_for(rules: Rules | None) -> Ledger:
     if rules is not None and rules.topology.kind == "segments":
         return SegmentLedger()
     if rules is not None and rules.topology.is_sparse:
-        return SparseLedger(rules.topology)
+        return SparseLedger()
     return Ledger()
 
 
@@ -348,7 +348,8 @@ class Cluster(Environment):
             round = node.job.round
             choice = round.choice if isinstance(round, Round) else None
             members = choice.members if choice else ()
-            self.ledger.mixed(node.id, effect.key, members, counting, made, base)
+            topology = node.job.settings.rules.topology
+            self.ledger.mixed(topology, node.id, effect.key, members, counting, made, base)
         self.ledger.averaged(node.id, effect, params, left_out=set(refused))
         weighed = screening.weighed(made.weighed)
         return Averaged(effect.key, params, 0.0, refused, True, weighed, None, made.note, spread=made.spread)

@@ -43,7 +43,14 @@ from flnet.rounds.numbering import ERA, REST
 from flnet.simulation.actions import Actions
 from flnet.simulation.cluster import QUICK, Cluster, Listen, key_of
 from flnet.simulation.hostile import FORGING_SECONDS, MOVES, HostileCore, HostileMember
-from flnet.simulation.invariants import Accepted, InvariantBroken, Ledger, SecureLedger, SegmentLedger
+from flnet.simulation.invariants import (
+    Accepted,
+    InvariantBroken,
+    Ledger,
+    SecureLedger,
+    SegmentLedger,
+    SparseLedger,
+)
 from flnet.simulation.network import Answered
 from flnet.simulation.node import TRAINER, SimulatedNode, prepared
 from flnet.simulation.playback import Play
@@ -268,6 +275,10 @@ class HonestSegmentLedger(HonestLedger, SegmentLedger):
             super().joined(node, members, key, digest)
 
 
+class HonestSparseLedger(HonestLedger, SparseLedger):
+    """The same where nodes average with their neighbours alone."""
+
+
 class HostileCluster(Cluster):
     """A mesh of honest nodes and a hostile member.
 
@@ -282,6 +293,8 @@ class HostileCluster(Cluster):
         kind = HonestLedger
         if schedule.secure or schedule.segments:
             kind = HonestSecureLedger if schedule.secure else HonestSegmentLedger
+        elif schedule.topology:
+            kind = HonestSparseLedger
         ledger = kind({PeerId(hostile_id)}, schedule.keyed)
         s = schedule
         rules = replace(s.rules, limits=LIMITS)

@@ -340,10 +340,6 @@ class SparseLedger(Ledger):
     - The average is the sum of what counts by these weights.
     """
 
-    def __init__(self, topology: Topology) -> None:
-        super().__init__()
-        self._topology = topology
-
     def averaged(self, *args: Any, **kwargs: Any) -> None:
         """A node has averaged: what `Ledger.averaged` checks, but other nodes make other averages of equal updates."""
         self._results.clear()
@@ -351,6 +347,7 @@ class SparseLedger(Ledger):
 
     def mixed(
         self,
+        topology: Topology,
         node: PeerId,
         key: RoundKey,
         members: Collection[str],
@@ -365,7 +362,7 @@ class SparseLedger(Ledger):
             updates: that count.
             base: the model that its round began with.
         """
-        drawn = graph(self._topology, key, [PeerId(member) for member in members])
+        drawn = graph(topology, key, [PeerId(member) for member in members])
         near, weights = drawn.get(node, frozenset()), {peer: w.weight or 0.0 for peer, w in made.weighed.items()}
         if strangers := set(peers_of(updates)) - near - {node}:
             raise InvariantBroken(f"{node} averages with {sorted(strangers)}, which are no neighbours of it")

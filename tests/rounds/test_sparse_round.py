@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from flnet.algorithms.topology import Topology
 from flnet.errors import ParamsRefused
 from flnet.params.params import PeerId
@@ -130,21 +128,26 @@ def test_the_first_round_begins_with_the_initiators_model() -> None:
     assert (bench.phase, bench.w) == (Phase.TRAINING, [9, 9])
 
 
-@pytest.mark.parametrize(
-    ("stated", "words"),
-    [
-        (None, "the start of this round, which says who takes part, did not reach it"),
-        (choice("a", "c", "d", "e", "f"), "the choice of who trains does not name it"),
-    ],
-)
-def test_a_node_that_does_not_know_its_neighbours_sits_the_round_out(
-    stated: ChoiceMessage | None, words: str
-) -> None:
+def test_a_start_without_members_is_refused_for_it_would_end_the_open_round() -> None:
+    bench, _, _ = begun()
+    assert "which says who takes part" in str(refuses(bench, asked("a", 1), ParamsRefused))
+    assert "which says who takes part" in str(
+        refuses(bench, asked("a", 1, choice=choice("a", "b")), ParamsRefused)
+    )
+
+
+def test_a_node_that_hears_of_a_round_without_its_members_sits_it_out() -> None:
     bench = Bench("b", [name for name in NAMES if name != "b"], rules=RULES)
-    bench.hear(asked("a", 0, choice=stated))
+    for name in "cd":
+        bench.hear(came(name, 0, "a"))
+    words = "the start of this round, which says who takes part, did not reach it"
     assert bench.said(ModelParams).declined == words
-    if bench.phase is Phase.GATHERING:
-        refuses(bench, came("c", 0, "a"), ParamsRefused)
+
+
+def test_a_node_that_the_start_does_not_name_sits_the_round_out() -> None:
+    bench = Bench("b", [name for name in NAMES if name != "b"], rules=RULES)
+    bench.hear(asked("a", 0, choice=choice("a", "c", "d", "e", "f")))
+    assert bench.said(ModelParams).declined == "the choice of who trains does not name it"
 
 
 def test_a_neighbour_that_comes_back_is_sent_the_update_and_another_node_none() -> None:

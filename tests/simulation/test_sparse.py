@@ -14,6 +14,7 @@ from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from flnet.simulation.cluster import Cluster
+from flnet.simulation.hostile_play import draw_hostile
 from flnet.simulation.network import FETCHED
 from flnet.simulation.node import SimulatedNode
 from flnet.simulation.schedule import Faults, Reduction, draw
@@ -115,6 +116,12 @@ def test_the_weight_of_a_neighbour_that_dies_goes_to_the_node_itself() -> None:
 @pytest.mark.parametrize("seed", [7002, 7013, 7094, 9004])
 def test_schedules_that_once_broke_a_mesh_of_pairs_do_so_no_more(seed: int) -> None:
     assert play(Reduction(topology="random:1").of(draw(seed))) is None
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", [3, 4, 12, 19])
+def test_a_hostile_member_ends_no_rounds_by_starts_without_members_or_names_that_it_invents(seed: int) -> None:
+    assert play(Reduction(topology="random:2").of(draw_hostile(seed))) is None
 
 
 @pytest.mark.parametrize("seed", seeds(1, 300))
