@@ -93,6 +93,9 @@ IN_FLIGHT = 16  # sends at once; more only queue in the network
 SMALL_SECONDS = 1.0  # after which a message without parameters gives its place to another one
 MOST_WAITING = 1024  # sends to peers that do not answer: four messages to as many peers as a mesh may have
 FETCHES = 4  # at once, of all jobs
+# Of parts of updates: all that a node needs are hardly larger than an update. With few at once, all nodes would download
+# from the same few others, in the order of the offers, and most links would be idle.
+PART_FETCHES = 64
 ANSWERS: Mapping[str, type[Message]] = {  # to messages of a round; the others get an empty one
     Accuracy.path: AccuracyReply,
     AskRound.path: RoundReply,
@@ -234,7 +237,7 @@ class Outbox:
         self._transport, self._wire, self._members, self._deliver = transport, wire, members, deliver
         self._claims, self._places = claims, SendingPlaces(members)
         self._json, self._announcer = JsonCodec(), AnnouncementSender(transport, members, claims)
-        self._fetches = asyncio.Semaphore(FETCHES)
+        self._fetches, self._part_fetches = asyncio.Semaphore(FETCHES), asyncio.Semaphore(PART_FETCHES)
         self.downloads: PartialDownloads = MemoryDownloads()
         self._in_parts: dict[tuple[TrainerId, Digest], asyncio.Future[Fetched | FetchFailed]] = {}
         self._parts: dict[tuple[TrainerId, Digest], PartsDownload] = {}
@@ -349,7 +352,7 @@ class Outbox:
         self._traffic.asked(owner, effect.key)
         landing = came = self._landing(owner, effect.form, available_codings(), self._members.accepts or ())
         try:
-            async with self._fetches:
+            async with self._fetches if effect.form is None else self._part_fetches:
                 await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
             proof = digest if effect.proven or landing.joined or self.must_prove else None
             if landing.coding is not None:  # its head is looked at now: the same limits hold for what it becomes
