@@ -207,6 +207,21 @@ class SharedBody:
         return await asyncio.shield(self._made)
 
 
+class RunningDownload:
+    """A download in parts that is under way.
+
+    Attributes:
+        sources: the addresses of the peers that it begins with.
+        download: None until it begins.
+        ends: with this event.
+    """
+
+    def __init__(self, sources: dict[PeerId, str]) -> None:
+        self.sources = sources
+        self.download: PartsDownload | None = None
+        self.ends: asyncio.Future[Fetched | FetchFailed] = asyncio.get_running_loop().create_future()
+
+
 class Outbox:
     """Performs Send, Fetch, FetchAlso, SendAnnounce and SendProbe with the transport.
 
@@ -239,8 +254,7 @@ class Outbox:
         self._json, self._announcer = JsonCodec(), AnnouncementSender(transport, members, claims)
         self._fetches, self._part_fetches = asyncio.Semaphore(FETCHES), asyncio.Semaphore(PART_FETCHES)
         self.downloads: PartialDownloads = MemoryDownloads()
-        self._in_parts: dict[tuple[TrainerId, Digest], asyncio.Future[Fetched | FetchFailed]] = {}
-        self._parts: dict[tuple[TrainerId, Digest], PartsDownload] = {}
+        self._in_parts: dict[tuple[TrainerId, Digest], RunningDownload] = {}
         self._wrong: set[PeerId] = set()  # who served wrong parts
 
     async def send(self, owner: TrainerId, effect: Send) -> None:
@@ -266,29 +280,34 @@ class Outbox:
         # Who gave up waiting, and asks again, gets what is still on its way.
         which = (owner, effect.digest)
         if (running := self._in_parts.get(which)) is not None:
-            return replace(await asyncio.shield(running), key=effect.key)
-        running = self._in_parts[which] = asyncio.get_running_loop().create_future()
+            return replace(await asyncio.shield(running.ends), key=effect.key)
+        running = self._in_parts[which] = RunningDownload(self._sources(effect))
         try:
-            running.set_result(await self._fetch_parts(owner, effect))
+            running.ends.set_result(await self._fetch_parts(owner, effect, running))
         finally:
             del self._in_parts[which]
-            self._parts.pop(which, None)
-            running.cancel()
-        return running.result()
+            running.ends.cancel()
+        return running.ends.result()
 
-    def fetch_also(self, owner: TrainerId, effect: FetchAlso) -> None:
-        """Let one more peer serve parts of a download that is under way."""
-        download = self._parts.get((owner, effect.digest))
+    async def fetch_also(self, owner: TrainerId, effect: FetchAlso) -> None:
+        """Let one more peer serve parts of a download that is under way; as a task, it begins after that download."""
+        running = self._in_parts.get((owner, effect.digest))
         address = self._members.address_of(effect.peer)
-        if download is not None and address is not None and effect.peer not in self._wrong:
-            download.add(effect.peer, address)
+        if running is None or address is None or effect.peer in self._wrong:
+            return
+        if running.download is not None:
+            running.download.add(effect.peer, address)
+        elif len(running.sources) < MOST_SOURCES:
+            running.sources.setdefault(effect.peer, address)
 
-    async def _fetch_parts(self, owner: TrainerId, effect: Fetch) -> Fetched | FetchFailed:
+    async def _fetch_parts(
+        self, owner: TrainerId, effect: Fetch, running: RunningDownload
+    ) -> Fetched | FetchFailed:
         """Get them from all peers that may hold them, and go on where an earlier run was stopped."""
         digest = effect.digest
         store = self.downloads if effect.form is None else MemoryDownloads()
         kept = await asyncio.to_thread(store.open, digest, PART_BYTES)
-        download = self._parts[owner, digest] = self._parts_download(owner, effect, kept)
+        download = running.download = self._parts_download(owner, effect, kept, running.sources)
         is_over = False
         try:
             async with self._fetches:
@@ -308,7 +327,9 @@ class Outbox:
             await asyncio.to_thread(store.close, digest, kept, is_over=is_over)
         return Fetched(effect.key, effect.peer, digest, params, tuple(sorted(download.wrong)))
 
-    def _parts_download(self, owner: TrainerId, effect: Fetch, kept: PartialDownload) -> PartsDownload:
+    def _parts_download(
+        self, owner: TrainerId, effect: Fetch, kept: PartialDownload, sources: Mapping[PeerId, str]
+    ) -> PartsDownload:
         def whole() -> Params:
             body = self._buffers.take(kept.body_bytes or 0).data.cast("B")
             try:
@@ -322,7 +343,7 @@ class Outbox:
         return PartsDownload(
             self._transport,
             f"{ModelParams.path}/{effect.digest}",
-            self._sources(effect),
+            sources,
             kept,
             self._wire.landing_limit(owner, effect.form),
             partial(self._wire.wanted, owner, form=effect.form),

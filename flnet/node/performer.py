@@ -541,7 +541,7 @@ class Performer:
             case Fetch() as effect:
                 self._move(self._ends(owner, self._outbox.fetch(owner, effect)))
             case FetchAlso() as effect:
-                self._outbox.fetch_also(owner, effect)
+                self._move(self._outbox.fetch_also(owner, effect))
             case Send() as effect:
                 self._move(self._outbox.send(owner, self.saver.allowed(owner, effect)))
             case effect:

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import pytest
 
 from flnet.errors import RangeIgnored
 from flnet.node.runtime import NodeRuntime
 from flnet.params.blob import Landing
+from flnet.params.params import Digest, PeerId
+from flnet.protocol.effects import Fetch, FetchAlso
+from flnet.protocol.events import Fetched
 from flnet.rounds.parts import LARGE_BYTES, PART_BYTES
 from flnet.store.memory import MemoryStore
 from flnet.store.partial_downloads import MemoryDownloads, PartialDownload
 from flnet.wire.memory import MemoryTransport
 from flnet.wire.transport import Reply
+from tests.helpers import key
 from tests.node.mesh import MNIST_3_7, PARAMS, Linear, Mesh, mesh_of, until
 
 NUMBERS = 1_500_000  # four bytes each
@@ -98,6 +103,22 @@ async def test_a_peer_that_serves_something_else_is_named() -> None:
         (words,) = told()
         assert words.startswith("b served other bytes than those of ")
         assert sum(served.asked.values()) <= 3 * PARTS
+
+
+async def test_a_peer_that_is_met_at_the_moment_when_the_download_begins_serves_parts_too() -> None:
+    async with mesh_of(large(1.0), large(2.0), large(3.0)) as mesh:
+        await mesh.train()
+        served, post = Served(mesh), mesh.nodes["a"]._performer._outbox
+        served.first = {"b", "c"}
+        digest = Digest(str(mesh.nodes["b"].job(MNIST_3_7).digest))
+        fetch = asyncio.create_task(post.fetch(MNIST_3_7, Fetch(key(), PeerId("b"), digest)))
+        again = asyncio.create_task(post.fetch(MNIST_3_7, Fetch(key(1), PeerId("b"), digest)))
+        await asyncio.create_task(post.fetch_also(MNIST_3_7, FetchAlso(PeerId("c"), digest)))
+        came = await fetch
+        assert isinstance(came, Fetched)
+        assert (came.params.digest, came.wrong, set(served.asked)) == (digest, (), {"b", "c"})
+        assert await again == replace(came, key=key(1))
+        assert sum(served.asked.values()) == PARTS
 
 
 async def test_peers_that_know_no_ranges_serve_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:

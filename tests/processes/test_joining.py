@@ -14,8 +14,9 @@ from tests.processes.proxy import ADDRESS, PIECE, Proxy
 
 pytestmark = pytest.mark.slow
 MB = 1_000_000
-BYTES = 24 * MB
+BYTES = 16 * MB
 RATE = 2 * MB  # bytes per second of each peer, so that a download lasts some seconds
+PATIENCE = 300.0  # seconds for a download, or two of them, on a busy machine
 SMALL = MB  # more than all messages besides the model have
 LARGE_TRAINER = f'''
 """A large model, of which each training changes one number."""
@@ -88,7 +89,7 @@ class Mesh:
     def has_model(self, node: RealNode) -> None:
         """Wait until a node holds the model of the others, and nothing else of it is left."""
         self.made.up(node)
-        until(lambda: node.job("LARGE")["digest"] == self.peers[0].job("LARGE")["digest"], "the model")
+        until(lambda: node.job("LARGE")["digest"] == self.peers[0].job("LARGE")["digest"], "the model", PATIENCE)
         until(lambda: not self.part_bytes(node), "the end of the file with its parts")
 
 
