@@ -15,7 +15,7 @@ from flnet.cli.options import read_config
 from flnet.cli.output import console, counted, print_table, printable, table
 from flnet.compute.assignment import processors
 from flnet.errors import LocalError
-from flnet.experiments import leak_report, vertical
+from flnet.experiments import leak_report, scale_report, vertical
 from flnet.experiments.cells import Cell, Engine, Outcome, Results
 from flnet.experiments.plan import Plan, find_plan, shipped
 from flnet.experiments.report import REPORT, write_report
@@ -23,10 +23,11 @@ from flnet.experiments.run import LocalEngine, RayEngine
 from flnet.settings import Settings, load_settings
 
 FOLDER = Path("experiments")  # in the working directory, if no other is named
-VERTICAL, LEAK = "vertical", "leak"
+VERTICAL, LEAK, SCALE = "vertical", "leak", "scale"
 MEASURED = {  # by modules of their own
     VERTICAL: "Columns of the same rows at two nodes: split network, encrypted regression",
     LEAK: leak_report.TITLE,
+    SCALE: scale_report.TITLE,
 }
 
 
@@ -73,8 +74,8 @@ def command(
 
     Finished trainings are kept in the output folder. Ctrl-C ends a run; the same command continues it.
 
-    The tables "vertical" and "leak" are measured from the beginning each time; --out and --quick are their options,
-    and --seeds for "leak".
+    The tables "vertical" and "leak" are measured from the beginning each time; "scale" goes on. --out and --quick are
+    their options, and --seeds for "leak".
 
     \b
     Exit codes: 0 done, also if a data set is missing (its row says so); 1 failed; 2 wrong usage or table;
@@ -197,6 +198,8 @@ def _measure(name: str, folder: Path, seeds: int | None, *, quick: bool) -> None
 
         if name == VERTICAL:
             vertical.main(settings.datasets_path, write, quick=quick)
+        elif name == SCALE:
+            scale_report.main(folder, write, quick=quick)
         else:
             leak_report.main(settings, folder, write, seeds=seeds, quick=quick)
     click.echo(f"{folder / REPORT}")

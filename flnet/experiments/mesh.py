@@ -9,9 +9,8 @@ Some nodes may be hostile (`Attackers`). What their attack does to rows and upda
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
@@ -34,7 +33,6 @@ from flnet.params.arithmetic import distance, norm, weighted_mean
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
 from flnet.protocol.effects import Average, Evaluate, Send, Train
 from flnet.protocol.events import (
-    AnnounceReceived,
     Evaluated,
     EvaluationFailed,
     Event,
@@ -324,7 +322,7 @@ class CellMesh(Cluster):
             node.tell(TRAINER, Prepared(learner.declaration, learner.initial))
             node.tell(None, MeshStarted(()))
         if is_one:
-            _introduce(self.nodes.values())
+            self.introduce()
         self.run_for(FORMING_SECONDS)
         self.network.moved.clear()
         for node in [first] if is_one else self.nodes.values():
@@ -459,17 +457,6 @@ def planned(privacy: str, rounds: int) -> PrivacyPlan | None:
     if plan is not None and plan.privacy.level == "rows":
         raise LocalError(f"expected node:epsilon:delta as the privacy of an experiment, got {privacy}")
     return plan
-
-
-def _introduce(nodes: Iterable[SimulatedNode]) -> None:
-    """Announce every node to every other one.
-
-    If nodes knew one peer each, they would meet all others, too, but in messages whose size grows with the third
-    power of the number of nodes. How a mesh forms has no effect on the numbers of an experiment.
-    """
-    everyone = list(nodes)
-    for node, other in itertools.permutations(everyone, 2):
-        node.tell(None, AnnounceReceived(other.core.me, accepts=frozenset(other.core.members.accepts or ())))
 
 
 def _answered(figures: Mapping[str, float | None], choice: Choice) -> dict[str, float | None]:

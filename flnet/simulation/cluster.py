@@ -28,6 +28,7 @@ from flnet.params.arithmetic import distance
 from flnet.params.params import Digest, PeerId, TrainerId
 from flnet.protocol.effects import Average, Evaluate, SecureStep, Train
 from flnet.protocol.events import (
+    AnnounceReceived,
     Averaged,
     AveragingFailed,
     Evaluated,
@@ -167,6 +168,16 @@ class Cluster(Environment):
         for i, node in enumerate(self.nodes.values()):
             node.tell(TRAINER, prepared(i))
             node.tell(None, MeshStarted(tuple(addresses[j] for j in bootstrap(i))))
+
+    def introduce(self) -> None:
+        """Announce every node to every other one.
+
+        If nodes knew one peer each, they would meet all others, too, but in messages whose size grows with the third
+        power of the number of nodes. How a mesh forms has no effect on its rounds.
+        """
+        for node, other in itertools.permutations(self.nodes.values(), 2):
+            accepts = frozenset(other.core.members.accepts or ())
+            node.tell(None, AnnounceReceived(other.core.me, accepts=accepts))
 
     def kill(self, name: PeerId) -> SimulatedNode:
         """Kill a node: nothing that it had in progress comes to an end, and what is sent to it is lost."""

@@ -108,6 +108,19 @@ def test_leaks_are_measured_with_so_many_seeds(
     assert "leak" in flnet("experiment", "--list").output
 
 
+def test_rounds_at_scale_are_simulated_into_the_folder(
+    flnet: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def measure(folder: Path, write: Callable[[str], object], *, quick: bool) -> None:
+        write(f"| {folder.name} | {quick} |")
+
+    monkeypatch.setattr("flnet.experiments.scale_report.main", measure)
+    monkeypatch.chdir(tmp_path)
+    shown = flnet("experiment", "scale", "--quick")
+    assert shown.exit_code == 0 and "| scale-quick | True |" in shown.output
+    assert "scale" in flnet("experiment", "--list").output
+
+
 @pytest.mark.slow
 def test_what_ctrl_c_ended_goes_on_and_nothing_is_run_again(
     flnet: Callable[..., Result], small: Path, monkeypatch: pytest.MonkeyPatch
