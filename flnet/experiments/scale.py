@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from functools import cache
 
 from flnet.algorithms.topology import Topology
-from flnet.node.outbox import FETCHES, IN_FLIGHT
+from flnet.node.outbox import IN_FLIGHT
 from flnet.simulation.links import LINKS, Link
 from flnet.simulation.network import FETCHED
-from flnet.simulation.scale import LinkedCluster, RoundFigures
+from flnet.simulation.scale import LinkedCluster, RoundFigures, places_of
 
 MODEL_BYTES = 40_000_000
 MEASURED_SIZES = (8, 16)  # of the meshes that show how large messages are
@@ -41,11 +41,11 @@ class Case:
         return " ".join(map(str, asdict(self).values()))
 
 
-def simulated(case: Case, downloads: int = FETCHES) -> RoundFigures:
+def simulated(case: Case, downloads: int | None = None) -> RoundFigures:
     """The figures of the second round of a simulated mesh; in the first one all nodes get the initial model.
 
     Args:
-        downloads: how many a node has under way at once.
+        downloads: how many a node has under way at once; None for as many as a real one.
     """
     links = [LINKS[case.link]] * case.nodes
     cluster = LinkedCluster(case.topology, links, case.model_bytes, downloads=downloads)
@@ -57,7 +57,7 @@ def simulated(case: Case, downloads: int = FETCHES) -> RoundFigures:
         cluster.end()
 
 
-def calculated(case: Case, downloads: int = FETCHES) -> RoundFigures:
+def calculated(case: Case, downloads: int | None = None) -> RoundFigures:
     """What a round takes at least, and the traffic of a node in the mean."""
     link, topology, others = LINKS[case.link], Topology.read(case.topology), case.nodes - 1
     kinds = dict(messages(case.topology, case.nodes))
@@ -69,7 +69,10 @@ def calculated(case: Case, downloads: int = FETCHES) -> RoundFigures:
     sums = topology.copies if topology.kind == "segments" else 0
     turns = ((VOTED if sums else ROUND_TRIPS) + sums) * max(1.0, others / IN_FLIGHT)
     each = volume / max(transfers, 1) / min(link.up, link.down)
-    waits = max(0.0, transfers / downloads * (round_trip + each) - volume / min(link.up, link.down))
+    waits = max(
+        0.0,
+        transfers / (downloads or places_of(topology)) * (round_trip + each) - volume / min(link.up, link.down),
+    )
     seconds = _on_link(link, passed) + turns * round_trip + waits
     requests = round(sum(count for count, _ in kinds.values()))
     return RoundFigures(seconds, round(passed), round(passed), requests, kinds)

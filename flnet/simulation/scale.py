@@ -21,7 +21,7 @@ from flnet.algorithms.topology import Topology
 from flnet.errors import LocalError, PeerError
 from flnet.membership.probing import Pauses
 from flnet.node.inbound import KINDS
-from flnet.node.outbox import FETCHES, IN_FLIGHT, PUSH_BYTES
+from flnet.node.outbox import FETCHES, IN_FLIGHT, PART_FETCHES, PUSH_BYTES
 from flnet.params.params import Params, PeerId, TrainerId
 from flnet.params.safetensors import write_header
 from flnet.protocol.effects import Average, Evaluate, Fetch, Train
@@ -210,10 +210,15 @@ class LinkedNetwork(SimulatedNetwork):
             self._look_at(max(end, self.clock.now))
 
 
+def places_of(topology: Topology) -> int:
+    """How many downloads a real node has under way at once."""
+    return PART_FETCHES if topology.kind == "segments" else FETCHES
+
+
 class LinkedCalls(Calls):
     """Downloads over links, as many at once as a real node."""
 
-    def __init__(self, network: LinkedNetwork, ledger: Ledger, factor: float, downloads: int = FETCHES) -> None:
+    def __init__(self, network: LinkedNetwork, ledger: Ledger, factor: float, downloads: int) -> None:
         """Args:
         factor: bytes of parameters that each simulated one stands for.
         downloads: how many a node has under way at once.
@@ -257,14 +262,14 @@ class LinkedCluster(Cluster):
         links: Sequence[Link],
         model_bytes: int,
         training: float = 0.0,
-        downloads: int = FETCHES,
+        downloads: int | None = None,
     ) -> None:
         """Args:
         topology: as `FLNET_TOPOLOGY` has it.
         links: of each node.
         model_bytes: of all parameters in float32.
         training: seconds of each training.
-        downloads: how many a node has under way at once.
+        downloads: how many a node has under way at once; None for as many as a real one.
 
         Raises:
             ValueError: the model is so small that nodes send it with its offer.
@@ -280,7 +285,9 @@ class LinkedCluster(Cluster):
         network = LinkedNetwork(self.clock, self.rng, links)
         network.nodes = self.network.nodes
         self.network = self.linked = network
-        self.calls = LinkedCalls(network, self.ledger, model_bytes / (8 * self._numbers), downloads)
+        self.calls = LinkedCalls(
+            network, self.ledger, model_bytes / (8 * self._numbers), downloads or places_of(read)
+        )
 
     def form(self) -> None:
         """Let all nodes know each other."""
