@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal
 
 from flnet.aggregation.base import AggregationRule
@@ -73,12 +72,12 @@ class Topology:
             return text("in segments, each averaged by one node")
         return text("in segments, each averaged by {count} nodes, of which most must agree", self.copies)
 
-    @cached_property
+    @property
     def is_sparse(self) -> bool:
         """Whether each node averages with its neighbours alone, so that nodes hold different models."""
         return self.kind in ("random", "ring")
 
-    @cached_property
+    @property
     def words(self) -> str:
         """The text that nodes compare with each other; empty for a mesh."""
         match self.kind:

@@ -122,10 +122,8 @@ class Job(BaseJob[Round]):
     def _kind(self) -> type[Round]:
         if self.settings.secure:
             return SecureRound
-        topology = self.settings.rules.topology
-        if topology.is_sparse:
-            return SparseRound
-        return SegmentedRound if topology.kind == "segments" else Round
+        kinds = {"mesh": Round, "segments": SegmentedRound, "random": SparseRound, "ring": SparseRound}
+        return kinds[self.settings.rules.topology.kind]
 
     def _view_of_sums(self) -> Mapping[str, Any] | None:
         secure = self.settings.secure

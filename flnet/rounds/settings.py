@@ -270,7 +270,7 @@ class JobSettings:
 
     def view(self) -> Mapping[str, Any]:
         """Their figures in the view of the job, and what the trainer declares of its data and of what it offers."""
-        declared = self.declaration
+        declared, stated = self.declaration, self.stated
         offers, hyper = declared.offers if declared else {}, self.round_hyper
         return {
             "trainer_id": self.trainer,
@@ -279,8 +279,8 @@ class JobSettings:
             "hyper": self.hyper,
             "round_hyper": self.of_round,
             "merging_rule": self.rule,
-            "topology": self.rules.topology.words,
-            "agreement": {**declared.agreement, **self.stated} if declared else None,
+            "topology": stated.get(TOPOLOGY, ""),
+            "agreement": {**declared.agreement, **stated} if declared else None,
             "data": dict(declared.data) if declared else {},
             "inputs": offers.get("inputs"),
             "finds": offers.get("finds", ""),
