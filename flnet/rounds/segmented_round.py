@@ -56,9 +56,9 @@ class SegmentedGathering(Gathering):
     def __init__(self, make_sum: Callable[[], SegmentedSum | None], *args: Any, **more: Any) -> None:
         """Args:
         make_sum: makes the sum, if it is known who takes part.
-        args, more: those of a `Gathering`.
+        args, more: those of a `Gathering`, but it has room for all: what it holds of an update is no more than a share.
         """
-        super().__init__(*args, **more)
+        super().__init__(*args, **{**more, "room": None})
         self._make_sum = make_sum
         self.sum = make_sum()
         self._aside: dict[PeerId, UpdateOffered] = {}  # that came before it was known who takes part

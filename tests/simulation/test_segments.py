@@ -75,6 +75,18 @@ def test_all_nodes_make_the_average_of_whole_updates_to_the_last_bit(size: int, 
         assert node.job.history.records[-1].taken_from is None
 
 
+def test_however_large_updates_are_nothing_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flnet.rounds.base_round.HOLD_BYTES", 1)
+    cluster = mesh(5, 1, rules=in_segments())
+    assert cluster.trigger(PeerId("n01"))
+    while cluster.nodes[PeerId("n01")].job.phase is not Phase.AVERAGING:
+        cluster.run_for(0.01)
+    gathered = {node.id: node.job.round for node in cluster.nodes.values()}
+    assert [opened.gathering.folded for opened in gathered.values()] == [[]] * 5  # type: ignore[union-attr]
+    idle(cluster)
+    assert len(models(cluster)) == 1
+
+
 @pytest.mark.parametrize("size", [4, 8, 16])
 @pytest.mark.parametrize("copies", [1, 3])
 def test_a_node_downloads_no_more_than_two_models_however_many_nodes_there_are(size: int, copies: int) -> None:
