@@ -363,7 +363,8 @@ class Settings(PlaceSettings):
         default=None, description="Folder for temporary files; the system's if absent."
     )
     trainers: Names = Field(
-        default=(), description="Ids of the trainers to offer, separated by commas; all if empty."
+        default=(),
+        description="Ids of the trainers to offer, separated by commas; all but those for research if empty.",
     )
     trainers_path: Folder | None = Field(
         default=None, description="Folder with further trainers, one file or folder each."

@@ -698,6 +698,7 @@ class TrainerFile:
         kind: whether all nodes have the same columns of different rows ("horizontal"), or different columns of the
             same rows ("vertical").
         options: name of the file of options next to the data, which an import keeps; empty if there is none.
+        is_for_research: whether it is offered only where FLNET_TRAINERS names it.
     """
 
     id: str
@@ -711,3 +712,4 @@ class TrainerFile:
     label: str = ""
     kind: Literal["horizontal", "vertical"] = "horizontal"
     options: str = ""
+    is_for_research: bool = False

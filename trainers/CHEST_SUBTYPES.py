@@ -36,6 +36,7 @@ from ._chest import SIDE, SUBTYPES, XRays, load_subtypes
 from ._fed_mt import taught_steps
 from ._torch import CPU, Steps, chosen_device, digest, shuffled
 
+OFFERED = "named"  # for research: not among the trainers of a node that names none
 DATA_PLACE = "chest_xray"  # below FLNET_DATASETS_PATH
 DATA_READER = "_chest:load_subtypes"  # which needs no framework
 LABEL = text("Chest X-Ray Pneumonia Dataset, with its causes")

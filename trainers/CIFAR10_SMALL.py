@@ -17,6 +17,7 @@ from flnet.trainer import Trainer, TrainerSettings
 from ._cifar import SHAPE, Photographs, load_photographs
 from ._own import on_images
 
+OFFERED = "named"  # for research: not among the trainers of a node that names none
 DATA_PLACE = "cifar10"  # below FLNET_DATASETS_PATH
 DATA_READER = "_cifar:load_photographs"  # which needs no framework
 LABEL = text("CIFAR-10, small network")

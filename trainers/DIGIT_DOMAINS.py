@@ -35,6 +35,7 @@ from ._descent import Proximal
 from ._domains import SIDE, Domain, info_of, load_domain
 from ._torch import CPU, Steps, chosen_device, digest, shuffled
 
+OFFERED = "named"  # for research: not among the trainers of a node that names none
 DATA_READER = "_domains:load_domain"  # which needs no framework
 LABEL = text("Digits of unlike domains")
 CHANNELS, DENSE = (3, 16, 32, 32, 32), (32, 64, 32, 16, 10)

@@ -18,6 +18,7 @@ from ._k_means import CENTROIDS, COUNTS, RULES, KMeans, Model, Options, Table
 from ._mooc import all_enrolments, load_school, one_scale
 from ._options import is_whole, read_lines
 
+OFFERED = "named"  # for research: not among the trainers of a node that names none
 DATA_PLACE = "mooc_kddcup2015.npz"  # below FLNET_DATASETS_PATH
 OPTIONS_FILE = "mooc_k_means.toml"  # in the same folder
 _HIGH = 1.25  # a quarter of the logarithm of 147: few counts are larger

@@ -22,6 +22,7 @@ from ._options import read_lines
 from ._orientations import CELLS, DIRECTIONS, NUMBERS, orientations
 from ._pictures import grey_pictures
 
+OFFERED = "named"  # for research: not among the trainers of a node that names none
 DATA_PLACE = "pictures"  # below FLNET_DATASETS_PATH
 OPTIONS_FILE = "picture_groups.toml"  # in the same folder
 SIDE = 32  # pixels

@@ -42,6 +42,7 @@ from ._batches import Batches, shuffled
 from ._digits import find_mnist, scikit_digits
 from ._options import Fits, is_whole, read_lines
 
+OFFERED = "named"  # for research: not among the trainers of a node that names none
 OPTIONS_FILE = "small_digits.toml"
 _RULES: dict[str, tuple[str, Fits]] = dict.fromkeys(("mnist", "tests"), (text("a whole number above 0"), is_whole))
 BRIGHTEST, TESTED = 16, 360

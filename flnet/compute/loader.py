@@ -57,7 +57,7 @@ class SourceFacts:
 
     Attributes:
         modules: dotted names that it imports, and names that it imports from them.
-        constants: texts that it assigns to DATA_PLACE, DATA_READER, DATA_OPTIONS, LABEL and KIND.
+        constants: texts that it assigns to DATA_PLACE, DATA_READER, DATA_OPTIONS, LABEL, KIND and OFFERED.
     """
 
     modules: frozenset[str]
@@ -92,7 +92,7 @@ class Sources:
         return families(names)
 
     def constants_of(self, path: Path) -> Mapping[str, str]:
-        """The texts that a source file assigns to DATA_PLACE, DATA_READER, DATA_OPTIONS, LABEL and KIND, as far as it does.
+        """The texts that a source file assigns to names of CONSTANTS, as far as it does.
 
         Raises:
             UnreadableSource: the file cannot be read or has a syntax error.
@@ -152,7 +152,8 @@ def _parsed(path: Path) -> ast.Module:
         raise UnreadableSource(text("{path} cannot be read: {reason}", path, exc)) from exc
 
 
-CONSTANTS = ("DATA_PLACE", "DATA_READER", "LABEL", "KIND", "DATA_OPTIONS")
+CONSTANTS = ("DATA_PLACE", "DATA_READER", "LABEL", "KIND", "DATA_OPTIONS", "OFFERED")
+NAMED = "named"  # value of OFFERED: only where FLNET_TRAINERS names the trainer
 SHIPPED = "flnet_trainers"
 GROUP = "flnet.trainers"
 _EXTRAS = {"torch", "tensorflow"}  # what flnet can be installed with
@@ -162,8 +163,11 @@ _ID = re.compile(rf"[A-Za-z0-9_]{{1,{_LONGEST}}}")
 _Found = tuple[str, Callable[[], TrainerFile]]  # its name, and what reads the rest
 
 
-def find_trainers(settings: Settings) -> list[TrainerFile]:
-    """All trainers that this node may offer, sorted by id; one that cannot be offered says why in `error`.
+def find_trainers(settings: Settings, *, every: bool = False) -> list[TrainerFile]:
+    """The trainers that this node offers, sorted by id; one that cannot be offered says why in `error`.
+
+    Args:
+        every: also those for research where FLNET_TRAINERS names none.
 
     Raises:
         SettingsError: FLNET_TRAINERS_PATH is no folder, or FLNET_TRAINERS names what is not there.
@@ -178,7 +182,10 @@ def find_trainers(settings: Settings) -> list[TrainerFile]:
             text("FLNET_TRAINERS names {names}, but this node has {known}", ", ".join(absent), known)
         )
     # Only those that are asked for are looked at: reading all of them is a good part of a node's start.
-    return [reduce(_twice, (look() for look in readers[name])) for name in sorted({*settings.trainers} or readers)]
+    found = [
+        reduce(_twice, (look() for look in readers[name])) for name in sorted({*settings.trainers} or readers)
+    ]
+    return [file for file in found if every or settings.trainers or not file.is_for_research]
 
 
 def read_data(file: TrainerFile, settings: TrainerSettings) -> DataInfo | None:
@@ -233,6 +240,7 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
     """
     if file.error:
         raise TrainerError(file.error)
+    _check_place(file, settings)
     try:
         make = getattr(_imported(file, again), file.attribute, None)
         if not callable(make):
@@ -266,6 +274,19 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
             "{name} in {path} gave a {kind}; expected a VerticalTrainer", file.attribute, file.location, kind
         )
     )
+
+
+def _check_place(file: TrainerFile, settings: TrainerSettings) -> None:
+    """Find out that a trainer has no data before its framework is imported, which takes seconds and much memory.
+
+    Only where nothing lies in its place: else its data would be read twice.
+
+    Raises:
+        DataMissing: it has no data.
+    """
+    folder = settings.datasets_path
+    if file.frameworks and file.place and (folder is None or not (folder / file.place).exists()):
+        read_data(file, settings)
 
 
 def _shipped(sources: Sources) -> Iterator[_Found]:
@@ -319,7 +340,7 @@ def _described(
     try:
         frameworks = sources.frameworks_of(path)
         constants = sources.constants_of(path)
-        place, reader, label, kind, options = (constants.get(name, "") for name in CONSTANTS)
+        place, reader, label, kind, options, offered = (constants.get(name, "") for name in CONSTANTS)
         if kind not in ("", "horizontal", "vertical"):
             raise UnreadableSource(
                 text('{path}: KIND is "horizontal" or "vertical", not {kind}', path, repr(kind))
@@ -329,8 +350,14 @@ def _described(
             return TrainerFile(
                 name, str(path), "", module, attribute, frameworks, place, reader, label, "vertical"
             )
-        facts = (frameworks, place, reader, label)
-        return TrainerFile(name, str(path), "", module, attribute, *facts, options=options)
+        if offered not in ("", NAMED):
+            raise UnreadableSource(
+                text('{path}: OFFERED is "{value}" or not there, not {came}', path, NAMED, repr(offered))
+            )
+        facts, is_for_research = (frameworks, place, reader, label), offered == NAMED
+        return TrainerFile(
+            name, str(path), "", module, attribute, *facts, options=options, is_for_research=is_for_research
+        )
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)
 

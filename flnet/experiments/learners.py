@@ -91,7 +91,7 @@ def trainer_file(name: str, settings: Settings) -> TrainerFile:
 @lru_cache(maxsize=8)
 def _trainer_files(folder: Path | None) -> Mapping[str, TrainerFile]:
     """All trainers by id; cached because a table has hundreds of cells."""
-    return {file.id: file for file in find_trainers(Settings(trainers_path=folder))}
+    return {file.id: file for file in find_trainers(Settings(trainers_path=folder), every=True)}
 
 
 def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path) -> list[Learner]:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import random
 import secrets
+import socket
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import psutil
@@ -141,6 +143,8 @@ def build_node(settings: Settings) -> NodeRuntime:
     signer = signing.node if signing else None
     node = assemble(settings, me, trainers, *parts, files=files, key=key.text, trust=trust, signer=signer)
     node.signing = signing.verifier if signing else None
+    node.machine = "" if settings.node_id else socket.gethostname()
+    node.loads_first = [TrainerId(file.id) for file in files if _has_data(file, settings.datasets_path)]
     nodes.append(node)
     if notice_of_name:
         node.feed.publish("renamed", notice_of_name)
@@ -252,6 +256,11 @@ def _tasks(
         signer=signer,
         mesh=settings.mesh_name,
     )
+
+
+def _has_data(file: TrainerFile, folder: Path | None) -> bool:
+    """Whether something lies where a trainer looks for data."""
+    return folder is not None and bool(file.place) and (folder / file.place).exists()
 
 
 def _bring_data_and_rounds(

@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 from pydantic import AfterValidator, ConfigDict, Field
 
 from flnet.algorithms.registry import check_rule, parse_rule
+from flnet.names import is_name
 from flnet.node.data_import import DataImports
 from flnet.node.event_log import EventLog, FeedItem
 from flnet.node.trust import Trust
@@ -91,6 +92,7 @@ class PeerInfo:
 
     Attributes:
         version: of the program that it runs; None where it does not tell a sound one.
+        machine: name of its machine, by which people know a node without a name; "" if it has one.
         jobs: at most MAX_JOBS of them.
         error: why nothing is known of it; None if it answered.
     """
@@ -98,16 +100,18 @@ class PeerInfo:
     id: str
     address: str
     version: str | None = None
+    machine: str = ""
     jobs: tuple[JobView, ...] = ()
     error: str | None = None
 
     @classmethod
     def claimed(cls, peer: str, address: str, info: Mapping[str, Any]) -> PeerInfo:
         """The information in an answer that may say anything."""
-        version, jobs = info.get("version"), info.get("jobsInfo")
+        version, jobs, machine = info.get("version"), info.get("jobsInfo"), info.get("machine")
         is_sound = isinstance(version, str) and _VERSION.fullmatch(version)
         read = map(JobView.claimed, jobs[:MAX_JOBS] if isinstance(jobs, list) else ())
-        return cls(peer, address, version if is_sound else None, tuple(read))
+        said = machine if isinstance(machine, str) and is_name(machine) else ""
+        return cls(peer, address, version if is_sound else None, said, tuple(read))
 
     def job(self, trainer: str) -> JobView | None:
         """Its job of this trainer."""
@@ -152,6 +156,7 @@ class Node(Protocol):
     """
 
     me: Peer
+    machine: str  # name of this machine, by which people know a node that was given no name; else ""
 
     @property
     def feed(self) -> EventLog:

@@ -100,6 +100,8 @@ class NodeRuntime:
     signing: RequestVerifier | None = None  # of a mesh with keys: verifies signed requests
     trust: Trust | None = None  # of a pinned mesh
     mesh_name = DEFAULT_MESH
+    machine = ""  # name of this machine, by which people know a node that was given no name
+    loads_first: Collection[TrainerId] = ()  # those whose data lie there
 
     def __init__(
         self,
@@ -151,7 +153,7 @@ class NodeRuntime:
         if self.trust is not None:
             await self.trust.begin()
         self._queue.start()
-        for trainer in self.core.jobs:
+        for trainer in dict.fromkeys((*self.loads_first, *self.core.jobs)):
             self._performer.prepare(trainer)
         remembered = tuple(await self._performer.saver.addresses())
         keys = tuple((PeerId(peer), key) for peer, key in self._performer.saver.keys.items())
@@ -265,6 +267,7 @@ class NodeRuntime:
             "lastNodeStatus": "BUSY" if self._is_busy() else "IDLE",
             "peers": list(peers),
             "version": flnet.__version__,
+            **({"machine": self.machine} if self.machine else {}),
             **changing,
         }
 

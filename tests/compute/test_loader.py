@@ -31,6 +31,42 @@ def test_shipped_trainers_are_found_and_their_frameworks_known() -> None:
     assert files["MNIST_3_7"].frameworks == frozenset()
 
 
+def test_trainers_for_research_are_offered_where_they_are_named() -> None:
+    offered = {file.id for file in find_trainers(Settings())}
+    research = {file.id for file in find_trainers(Settings(), every=True)} - offered
+    assert research == {
+        *("CHEST_SUBTYPES", "CIFAR10_SMALL", "DIGIT_DOMAINS", "MOOC_K_MEANS", "PICTURE_GROUPS", "SMALL_DIGITS")
+    }
+    named = find_trainers(Settings.model_validate({"trainers": ("MNIST_3_7", "SMALL_DIGITS")}))
+    assert [file.id for file in named] == ["MNIST_3_7", "SMALL_DIGITS"]
+
+
+def test_a_file_that_is_offered_in_no_known_way_says_so(folder: Path) -> None:
+    (folder / "SOMETIMES.py").write_text('OFFERED = "sometimes"\n')
+    assert "OFFERED is" in found(folder)["SOMETIMES"].error
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+def test_nothing_of_a_framework_is_imported_to_find_out_that_data_are_missing(
+    folder: Path, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "data" / place).mkdir(parents=True)
+    package = folder / f"heavy_{place}"
+    package.mkdir()
+    (package / "__init__.py").touch()
+    (package / "_reader.py").write_text(
+        "from flnet.errors import DataMissing\ndef load(settings): raise DataMissing('none', 'get some')\n"
+    )
+    (package / "HEAVY.py").write_text("raise RuntimeError('imported')\n")
+    monkeypatch.syspath_prepend(str(folder))
+    source, torch = package / "HEAVY.py", frozenset({"torch"})
+    file = TrainerFile(
+        "HEAVY", str(source), "", f"heavy_{place}.HEAVY", "make_trainer", torch, "here", "_reader:load"
+    )
+    with pytest.raises(TrainerError, match="imported" if place == "here" else "none"):
+        import_trainer(file, TrainerSettings(folder / "data", folder / "state"))
+
+
 def test_files_and_folders_are_found_helpers_and_other_things_are_not(folder: Path) -> None:
     (folder / "_helper.py").touch()
     (folder / "__init__.py").touch()

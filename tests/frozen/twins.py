@@ -327,7 +327,7 @@ async def versions() -> Site:
 async def not_ready() -> Site:
     """A node that has just been started."""
     node = FakeNode()
-    node.is_ready = False
+    node.reasons = ["MNIST is still loading its data"]
     return client_of(node), [Asked("overview", "/")]
 
 

@@ -76,7 +76,7 @@ class FakeNode(FakeRegistry):
 
     def __init__(self, node_id: str = "NODE_1", port: int = 4000, limit: int = 1024 * 1024) -> None:
         super().__init__()
-        self.me = Peer(id=node_id, port=port)
+        self.me, self.machine = Peer(id=node_id, port=port), ""
         self.feed = FakeFeed()
         self.imports: Any = None
         self.leave_one_out = FakeGains()
@@ -97,7 +97,7 @@ class FakeNode(FakeRegistry):
         self.lent: list[str] = []  # digests that were asked for
         self.given: list[tuple[str, int]] = []  # and how many bytes were handed out
         self.questions: list[PredictionInput] = []
-        self.is_ready = True
+        self.reasons: list[str] = []  # why it is not ready
 
     @property
     def reported(self) -> list[str]:
@@ -265,8 +265,12 @@ class FakeNode(FakeRegistry):
         return {peer: points for (peer, of), points in self.rounds_around.items() if of == trainer}
 
     def ready(self) -> View:
-        reasons = [] if self.is_ready else [text("{trainer} is still loading its data", "MNIST")]
-        return {"ready": self.is_ready, "mesh_joined": True, "data_loaded": self.is_ready, "reasons": reasons}
+        return {
+            "ready": not self.reasons,
+            "mesh_joined": True,
+            "data_loaded": not self.reasons,
+            "reasons": self.reasons,
+        }
 
     def _known(self, trainer: str, digest: str) -> str:
         if self._job(trainer).digest != digest:

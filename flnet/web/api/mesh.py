@@ -70,6 +70,7 @@ class MeshNode(_Said):
     """One node: its address, its state and its jobs.
 
     Attributes:
+        machine: name of its machine, if it was given no name of its own; "" otherwise.
         state: state in the membership, such as "alive", "suspect", "dead", "left", "pending".
         reason: why it does not answer, or why nothing is known of its jobs.
         fingerprint: short fingerprint of its key; empty if it has none.
@@ -84,6 +85,7 @@ class MeshNode(_Said):
     address: str
     state: Annotated[str, BeforeValidator(_shown), Field(max_length=MAX_WORDS)]
     reason: Annotated[Words, BeforeValidator(_shown)] = ""
+    machine: Annotated[str, BeforeValidator(_shown), Field(max_length=MAX_WORDS)] = ""
     me: bool = False
     version: Annotated[str, Field(pattern=r"^[0-9A-Za-z.+-]{1,40}$")] | None = None
     fingerprint: str = ""
@@ -131,6 +133,7 @@ class InfoView(View):
     mode: Literal["open", "keyed", "pinned"] = Field(
         default="open", description="which nodes may take part (docs/settings.md, FLNET_MESH_MODE)"
     )
+    machine: str = Field(default="", description="name of the machine of a node that was given no name")
     jobsInfo: list[JobView]
     lastNodeStatus: Literal["IDLE", "BUSY"]
     peers: list[PeerView]
@@ -178,6 +181,7 @@ def mesh_of(node: Node, peer_infos: Sequence[PeerInfo], host: str) -> Mesh:
         address=node.me.model_copy(update={"ip": node.me.ip or host.strip("[]")}).address,
         state="alive",
         me=True,
+        machine=info.get("machine", ""),
         version=info["version"],
         fingerprint=info.get("fingerprint", ""),
         key=info.get("key", ""),
@@ -192,6 +196,7 @@ def _peer(peer: interface.View, answer: PeerInfo | None) -> MeshNode:
         address=peer["address"],
         state=peer["state"],
         reason=peer.get("reason") or (answer.error if answer else "") or "",
+        machine=answer.machine if answer else "",
         version=answer.version if answer else None,
         fingerprint=peer.get("fingerprint", ""),
         key=peer.get("key", ""),

@@ -123,6 +123,7 @@ def install(app: Quart, node: Node, settings: Settings) -> None:
             "here": request.path,
             "web": f"/web/{_files()[1]}/".__add__,
             "me": node.me.id,
+            "name": node.machine or node.me.id,
             "may_act": may_act(),
             "signed_in": permissions().role() is Role.SESSION,
             "waiting_count": len(node.trust.pending()) if node.trust is not None and may_act() else 0,

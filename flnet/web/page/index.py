@@ -109,13 +109,21 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         mesh = with_known_keys(mesh, keys)
     rows = mesh_rows(mesh, {job.trainer_id: job.label for job in jobs}, pinned=node.trust is not None)
     busy = any(job.is_busy for job in (*jobs, *(other.job for other in elsewhere)))
+    cards = [
+        _card(node, job, elsewhere, rounds, t, acts=acts, mode=info.get("mode", "open"))
+        for job, rounds in zip(jobs, around, strict=True)
+    ]
+    without_data = [card for card in cards if card.job.phase is Phase.NO_DATA and not card.rows]
     return {
         "status": one_line(info.get("lastNodeStatus")),
         "ready": node.ready(),
-        "cards": [
-            _card(node, job, elsewhere, rounds, t, acts=acts, mode=info.get("mode", "open"))
-            for job, rounds in zip(jobs, around, strict=True)
-        ],
+        "reasons": reasons_apart(node.ready(), jobs),
+        "is_new": len(rows) == 1 and not any(card.rows for card in cards),
+        # Those that can train come first.
+        "cards": sorted(
+            (card for card in cards if card not in without_data), key=lambda card: not card.job.has_data
+        ),
+        "without_data": without_data,
         "other_jobs": [other for other in elsewhere if not any(same_job(other.job, job) for job in jobs)],
         "phases": PHASES,
         "rows": rows,
@@ -127,6 +135,12 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "events": event_views(node.feed.recent(), EVENTS_SHOWN),
         "refresh": REFRESH_SECONDS if busy else None,
     }
+
+
+def reasons_apart(ready: Mapping[str, Any], jobs: Sequence[JobView]) -> list[str]:
+    """Why this node is not ready, but for what the cards of its jobs say, too."""
+    said = tuple(f"{job.trainer_id}{sign}" for job in jobs for sign in (" ", ":"))
+    return [reason for reason in ready["reasons"] if not reason.startswith(said)]
 
 
 def _card(

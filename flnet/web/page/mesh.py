@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flnet.rounds.steps import Phase
 from flnet.text import text
@@ -63,6 +63,7 @@ class NodeRow:
     """One node of the mesh.
 
     Attributes:
+        name: by which people know it: that of its machine where it was given none, else its id.
         look: the state where it has a shape of its own, or "other".
         chip: the class of the state's chip.
         identity: its key as people compare it; None without one.
@@ -74,6 +75,7 @@ class NodeRow:
     """
 
     id: str
+    name: str
     me: bool
     address: str
     url: str
@@ -92,14 +94,18 @@ class NodeRow:
 
 
 def mesh_rows(mesh: Mesh, labels: Mapping[str, str], *, pinned: bool = False) -> tuple[NodeRow, ...]:
-    """A row per node, this node first.
+    """A row per node, this node first. Nodes on one machine are told apart by their ports.
 
     Args:
         labels: of this node's own trainers, by their ids.
         pinned: whether the mesh is pinned, and nodes speak TLS.
     """
     letters = _letters(mesh)
-    return tuple(_row(node, labels, letters, pinned) for node in mesh.nodes)
+    rows = [_row(node, labels, letters, pinned) for node in mesh.nodes]
+    count = Counter(row.name for row in rows)
+    several = [row for row in rows if count[row.name] > 1 and row.name != row.id]
+    apart = {row.id: f"{row.name}:{row.address.rpartition(':')[2]}" for row in several}
+    return tuple(replace(row, name=apart.get(row.id, row.name)) for row in rows)
 
 
 def page_url(address: str, scheme: str = "http") -> str:
@@ -136,6 +142,7 @@ def _row(node: MeshNode, labels: Mapping[str, str], letters: Letters, pinned: bo
     is_apart = node.me or state in APART
     return NodeRow(
         id=one_line(node.id),
+        name=one_line(node.machine or node.id),
         me=node.me,
         address=address,
         url="" if is_apart else page_url(address, "https" if pinned else "http"),
@@ -195,6 +202,7 @@ class Dot:
     """One node of the picture.
 
     Attributes:
+        name: by which people know it.
         look: its shape: "self", or what the membership says of it.
         letter: of the model that it holds; empty where there is none, or more than one trainer.
         label: short enough for the picture, or empty; `turn` in degrees about its beginning, 0 for none.
@@ -202,6 +210,7 @@ class Dot:
     """
 
     id: str
+    name: str
     look: str
     x: float
     y: float
@@ -310,12 +319,13 @@ def _two_rings(count: int) -> Iterator[_Place]:
 def _dot(node: NodeRow, place: _Place, size: str, is_compared: bool) -> Dot:
     look = "self" if node.me else node.look
     letters = {job.letter for job in node.jobs} if is_compared else set()
-    label = one_line(node.id, 14 if size != "large" else 11)
+    label = one_line(node.name, 14 if size != "large" else 11)
     if not place.is_labelled and look in ("self", "alive"):
         label = ""
     x, y, anchor, turn = _upright(place) if size == "small" or node.me else _turned(place)
     return Dot(
         node.id,
+        node.name,
         look,
         round(place.x, 1),
         round(place.y, 1),

@@ -114,7 +114,7 @@ async def test_peers_health_and_readiness(client: Client, node: FakeNode) -> Non
     assert (await (await client.get("/peers")).get_json())[0]["address"] == "127.0.0.1:4001"
     assert await (await client.get("/health")).get_json() == {"status": "ok"}
     assert (await client.get("/ready")).status_code == 200
-    node.is_ready = False
+    node.reasons = ["MNIST is still loading its data"]
     answer = await client.get("/ready")
     assert answer.status_code == 503
     assert (await answer.get_json())["reasons"] == ["MNIST is still loading its data"]

@@ -57,6 +57,7 @@ async def test_this_node_comes_first_then_its_peers(client: Client, node: FakeNo
         **{"id": "NODE_2", "address": "127.0.0.1:4001", "state": "alive", "reason": "", "me": False},
         **{
             "version": "1.2.3",
+            "machine": "",
             "fingerprint": "",
             "key": "",
             "disputed": False,

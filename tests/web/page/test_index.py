@@ -10,7 +10,7 @@ from flnet.text import text
 from tests.web.conftest import Client
 from tests.web.fake_job import FakeJob
 from tests.web.fake_node import FakeNode
-from tests.web.page_reading import FORM, load, post, press
+from tests.web.page_reading import FORM, Page, load, post, press
 
 EVIL = "<img src=x onerror=alert(1)>"
 
@@ -23,6 +23,11 @@ NAMES = (
     "Post FedAvg Accuracy",
     "Was model exchanged?",
 )
+
+
+def cards(page: Page) -> list[str | None]:
+    """The jobs that have a card, in their order."""
+    return [card["data-key"] for card in page.all("article")]
 
 
 async def test_the_page_shows_each_job_in_the_words_of_the_thesis(client: Client, node: FakeNode) -> None:
@@ -116,7 +121,7 @@ async def test_the_page_shows_the_further_figures_of_a_trainer(client: Client, n
     node.jobs["MNIST"].metrics = {"before": {"f1_macro": 0.25}, "after": {"<b>auc</b>": 0.71234, "rmse": 12.5}}
     page = await load(client)
     assert "Further figures, after averaging <b>auc</b> 0.7123 rmse 12.5" in page.text
-    assert page.all("b") == []
+    assert page.all("b") == []  # what the trainer calls its figures is text
     named = [shown["aria-labelledby"] for shown in page.all("dl") if "aria-labelledby" in shown]
     assert [p.get("id") for p in page.all("p") if p.get("class") == "figures-name"] == named
 
@@ -278,17 +283,69 @@ async def test_the_page_refreshes_itself_only_while_something_is_going_on(client
     assert not any("http-equiv" in meta for meta in (await load(client)).all("meta"))
 
 
-async def test_a_job_without_data_has_no_button_and_says_what_is_missing(client: Client, node: FakeNode) -> None:
+async def test_jobs_without_data_are_one_line_that_says_what_is_missing(client: Client, node: FakeNode) -> None:
     node.jobs["MNIST"].phase = "NO_DATA"
     node.jobs["MNIST"].error = "MNIST has no data; put it into the datasets folder"
     page = await load(client)
-    assert len(page.buttons()) == 1
+    assert cards(page) == ["MNIST_3_7"]
+    assert "1 trainer has no data: MNIST Dataset" in page.text
+    assert "put it into the datasets folder Add data" in page.text
+    assert "1 entrenador no tiene datos: MNIST Dataset" in (await load(client, accept_language="es")).text
+
+
+async def test_a_job_that_was_trained_keeps_its_card_when_its_data_are_gone(
+    client: Client, node: FakeNode
+) -> None:
+    await press(client, trainerId="MNIST")
+    await node.finish_round("MNIST", 0.5, 0.5)
+    node.jobs["MNIST"].phase = "NO_DATA"
+    node.jobs["MNIST"].error = "MNIST has no data; put it into the datasets folder"
+    page = await load(client)
+    assert cards(page) == ["MNIST_3_7", "MNIST"]
     assert "put it into the datasets folder" in page.text
 
 
+async def test_jobs_that_can_train_come_first(client: Client, node: FakeNode) -> None:
+    node.jobs["MNIST"].phase = "LOADING"
+    assert cards(await load(client)) == ["MNIST_3_7", "MNIST"]
+
+
+async def test_a_new_node_shows_three_ways_to_go_on_until_it_has_trained_or_met_another(
+    client: Client, node: FakeNode
+) -> None:
+    greeting = "This node is new."
+    page = await load(client)
+    assert greeting in page.text and "Train MNIST Dataset" in page.text and "--bootstrap-pairs" in page.text
+    node.add_peer("b", "127.0.0.1:4001")
+    assert greeting not in (await load(client)).text
+    node.known.clear()
+    await press(client, trainerId="MNIST")
+    await node.finish_round("MNIST", 0.5, 0.5)
+    assert greeting not in (await load(client)).text
+
+
+async def test_a_new_node_without_any_data_says_how_to_get_some(client: Client, node: FakeNode) -> None:
+    for job in node.jobs.values():
+        job.phase = "NO_DATA"
+    page = await load(client)
+    assert "A node that offers the trainer MNIST has digits to try it with." in page.text
+    assert page.buttons() == []
+
+
 async def test_a_node_that_is_not_ready_says_why(client: Client, node: FakeNode) -> None:
-    node.is_ready = False
-    assert "MNIST is still loading its data" in (await load(client)).text
+    node.reasons = ["no bootstrap peer has answered yet: a:1", "MNIST is still loading", "MNIST_3_7: no data"]
+    page = await load(client)
+    assert "Not ready yet: no bootstrap peer has answered yet: a:1" in page.text
+    assert "still loading" not in page.text  # its card says so
+
+
+async def test_a_node_without_a_name_is_shown_by_its_machine(client: Client, node: FakeNode) -> None:
+    node.machine = "ward-7"
+    node.add_peer("b" * 36, "127.0.0.1:4001")
+    node.around = [{"id": "b" * 36, "address": "127.0.0.1:4001", "info": {"machine": "ward-8"}, "error": None}]
+    page = await load(client)
+    assert "ward-7 · flnet" in page.text and "ward-7 flnet node at" in page.text
+    assert f"ward-8 {'b' * 36} 127.0.0.1:4001" in page.text
 
 
 async def test_a_node_without_jobs_and_peers_has_a_page_too(client: Client, node: FakeNode) -> None:
