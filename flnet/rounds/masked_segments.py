@@ -61,11 +61,6 @@ class MaskedSegments(SegmentedSum):
         return self._agreed
 
     @property
-    def timers(self) -> tuple[str, ...]:
-        """The names of its timers; that of the vote is none of them."""
-        return self.timer, *(each.timer for each in self._downloads.values())
-
-    @property
     def covers(self) -> Covers | None:
         """Whether members together hold all of an update, where some of them may lie; see `ContributorVote`."""
         return self._covers if self.liars else None

@@ -1,4 +1,4 @@
-"""A round whose updates are averaged segment by segment (`flnet.rounds.segmented_sum`).
+"""A round whose updates are averaged segment by segment (`flnet.rounds.voted_segments`).
 
 It differs from a common round in what travels: an update is offered to all, and each node downloads only the segments of
 it that it averages. Who takes part is stated by the start, because the owners of the segments follow from it: a node that
@@ -36,10 +36,10 @@ from flnet.rounds.base_round import OPEN
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.model import Start
 from flnet.rounds.segment_ring import SegmentRing
-from flnet.rounds.segmented_sum import SegmentedSum
 from flnet.rounds.series import Opening
 from flnet.rounds.steps import Phase
 from flnet.rounds.voted_round import VotedRound
+from flnet.rounds.voted_segments import VotedSegments
 from flnet.text import text
 
 WHOLE = text("updates are averaged in segments here (FLNET_TOPOLOGY=segments), and this is a whole one")
@@ -53,7 +53,7 @@ class SegmentedGathering(Gathering):
         sum: of the round; None as long as it is not known who takes part.
     """
 
-    def __init__(self, make_sum: Callable[[], SegmentedSum | None], *args: Any, **more: Any) -> None:
+    def __init__(self, make_sum: Callable[[], VotedSegments | None], *args: Any, **more: Any) -> None:
         """Args:
         make_sum: makes the sum, if it is known who takes part.
         args, more: those of a `Gathering`, but it has room for all: what it holds of an update is no more than a share.
@@ -113,7 +113,7 @@ class SegmentedRound(VotedRound):
     _is_voter = True
 
     @property
-    def sum(self) -> SegmentedSum | None:
+    def sum(self) -> VotedSegments | None:
         """How the average is made; None as long as it is not known who takes part."""
         return self.gathering.sum
 
@@ -125,7 +125,7 @@ class SegmentedRound(VotedRound):
         assert isinstance(gathering, SegmentedGathering)
         return gathering
 
-    def _new_sum(self) -> SegmentedSum | None:
+    def _new_sum(self) -> VotedSegments | None:
         settings, held = self._settings, self._held
         if self.choice is None or held.model is None:
             return None
@@ -133,7 +133,7 @@ class SegmentedRound(VotedRound):
         ring = SegmentRing(self.key, members, settings.rules.topology.copies)
         segments = Segments(held.schema, len(members))
         how = (ring, segments, settings.waits.average, settings.rules.bounds, lambda: held.current.shared)
-        made = SegmentedSum(self.key, settings.my_id, *how, self._say_part)
+        made = VotedSegments(self.key, settings.my_id, *how, self._say_part)
         if not self._is_voter:
             made.abstain()
         return made

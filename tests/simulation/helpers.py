@@ -13,6 +13,7 @@ from flnet.params.params import Digest, PeerId
 from flnet.rounds.base_job import BaseJob
 from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
+from flnet.simulation.network import FETCHED
 from flnet.simulation.schedule import Faults
 
 STORM = Faults(delay=(0.001, 2.0), lose_request=0.05, lose_reply=0.05, duplicate=0.1, fail_training=0.03)
@@ -58,6 +59,13 @@ def play_round(cluster: Cluster, starter: str, rounds: int = 1) -> None:
     """Have a node start rounds, and run to their end."""
     assert cluster.trigger(PeerId(starter), rounds)
     idle(cluster)
+
+
+def downloaded(cluster: Cluster, starter: str) -> float:
+    """Play a round; return how many bytes of parameters a node downloaded in the mean."""
+    before = cluster.network.moved[FETCHED]
+    play_round(cluster, starter)
+    return (cluster.network.moved[FETCHED] - before) / len(cluster.nodes)
 
 
 def top(cluster: Cluster) -> int:

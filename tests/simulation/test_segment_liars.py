@@ -24,8 +24,8 @@ from flnet.rounds.history import RoundRecord
 from flnet.rounds.participation import Participation
 from flnet.rounds.segment_disputes import TWO_UPDATES
 from flnet.rounds.segmented_round import SegmentedRound
-from flnet.rounds.segmented_sum import SegmentedSum
 from flnet.rounds.settings import Rules
+from flnet.rounds.voted_segments import VotedSegments
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.hostile_play import HonestSegmentLedger
 from flnet.simulation.node import TRAINER
@@ -68,7 +68,7 @@ class Liar:
         return False
 
     @property
-    def sum(self) -> SegmentedSum | None:
+    def sum(self) -> VotedSegments | None:
         """Its honest part in the open round."""
         round = self.node.job.round
         return round.sum if isinstance(round, SegmentedRound) else None
