@@ -91,11 +91,6 @@ class ContributorVote:
         """The newest acceptance of this node, for who did not hear it."""
         return None if self._accepted is None else self._acceptance(*self._accepted)
 
-    @property
-    def is_leading(self) -> bool:
-        """Whether this node has asked for promises, and not proposed yet."""
-        return self._ballot > 0
-
     def accept_all(self, contributors: Contributors) -> list[Said]:
         """Accept the set of all members under ballot 0."""
         if self._me not in self._members or self._promised > 0 or self._accepted is not None:
@@ -103,15 +98,12 @@ class ContributorVote:
         return self._accept(0, contributors)
 
     def lead(self, own: Contributors, awaited: Collection[PeerId] = ()) -> list[Said]:
-        """Ask for promises, to propose a set under a new ballot; or propose it, if a quorum has promised already.
+        """Ask for promises, to propose a set under a new ballot.
 
         Args:
             own: what to propose if nothing was accepted before.
             awaited: members that are waited for, though a quorum is enough.
         """
-        if self.is_leading and len(self._promises) >= self._quorum():
-            self._awaited = set()
-            return self._propose()
         self._awaited = set(awaited)
         count = len(self._members)
         place = self._members.index(self._me)
@@ -125,6 +117,11 @@ class ContributorVote:
         self._promised = self._highest = ballot
         self._promises, self._helds = {self._me: self._accepted}, {}
         return [(None, PreparePart(group=self._group, ballot=ballot)), *self._propose()]
+
+    def wait_no_longer(self) -> list[Said]:
+        """A quorum of promises is enough from now on: propose, if it has come and nothing was proposed yet."""
+        self._awaited = set()
+        return self._propose() if self._ballot else []
 
     def receive(self, sender: PeerId, part: PreparePart | PromisePart | ProposePart | AcceptPart) -> list[Said]:
         """Take a message of a member; others are not heard."""
@@ -194,6 +191,8 @@ class ContributorVote:
         binding = [accepted for accepted in told if supporters[accepted[1]] >= least]
         if self._held is not None:
             self._own = tuple(entry for entry in self._own if self._is_safe(*entry))
+        if self._covers is not None:
+            self._own = self._acceptable(self._own, quorum)
         contributors = max(binding)[1] if binding else self._undisputed(ballot, [each for _, each in told])
         if not binding and not self._is_sound(contributors):
             return []
@@ -209,6 +208,17 @@ class ContributorVote:
         if self._covers is not None and peer != self._me and not self._covers(peer, holders):
             return False
         return peer in self._promises or all(held.get(peer) == digest for held in self._helds.values())
+
+    def _acceptable(self, own: Contributors, quorum: int) -> Contributors:
+        """What a quorum can accept of these updates, as each member has to hold its part of all that it accepts.
+
+        What the fewest hold of those that promised is left out first.
+        """
+        helds = [frozenset(held.items()) for held in self._helds.values()]
+        while own and 1 + sum(held.issuperset(own) for held in helds) < quorum:
+            rarest = min(own, key=lambda entry: (sum(entry in held for held in helds), entry))
+            own = tuple(entry for entry in own if entry != rarest)
+        return own
 
     def _may_be_settled(self) -> list[tuple[int, Contributors]]:
         """What members accepted, as those that promised tell, where it may be settled already.

@@ -17,6 +17,7 @@ from flnet.protocol.updates import RoundKey
 from flnet.rounds.contributor_vote import Contributors, ContributorVote
 
 PAUSE = 2.0  # seconds after which the next member leads
+MOST_DOUBLINGS = 5  # of the pause between two attempts of a leader: what kept one from success may last
 VotePart = PreparePart | PromisePart | ProposePart | AcceptPart
 VOTES = (PreparePart, PromisePart, ProposePart, AcceptPart)
 Say = Callable[[PeerId | None, VotePart], list[Effect]]  # (to whom or None for all, part)
@@ -62,6 +63,8 @@ class Settlement:
         self._has_parts = has_parts
         self._vote = ContributorVote(me, group, voters, quorum, is_sound, held if has_parts else None, covers)
         self.timer = f"vote:{key.number}:{key.initiator}"
+        self._attempts = 0
+        self._is_patient = False  # gives those that no quorum needs a short while for their promises
 
     @property
     def settled(self) -> Contributors | None:
@@ -76,34 +79,40 @@ class Settlement:
         """Take a part of the vote."""
         return self._tell(self._vote.receive(sender, part))
 
-    def lead_in_turn(self, here: Collection[PeerId], *, at_once: bool) -> list[Effect]:
+    def lead_in_turn(self, here: Collection[PeerId], *, at_once: bool, pause: float = PAUSE) -> list[Effect]:
         """Nothing more is waited for: the first member that is there asks for a vote, the others if nothing comes of it.
 
         Args:
             here: members that are there.
             at_once: whether the first one does it now.
+            pause: seconds after which the first one does it otherwise.
         """
         if self.settled is not None or not self._votes:
             return []
         rank = self._rank(here)
         if at_once and rank == 0:
             return self._lead(here)
-        return [SetTimer(self.timer, PAUSE * (1 + rank))]
+        return [SetTimer(self.timer, pause + PAUSE * rank)]
 
     def timer_fired(self, here: Collection[PeerId]) -> list[Effect]:
-        """It is this node's turn to lead."""
+        """It is this node's turn to lead; or it leads, and waits no longer for promises that no quorum needs."""
         if self.settled is not None or not self._votes:
             return []
-        return self._lead(here)
+        if not self._is_patient:
+            return self._lead(here)
+        self._is_patient = False
+        return [*self._tell(self._vote.wait_no_longer()), self._next_turn(here)]
 
     def _lead(self, here: Collection[PeerId]) -> list[Effect]:
-        """Ask for promises, or propose what those that came allow; then the others have their turn."""
+        """Ask for promises, and propose what they allow; then the others have their turn."""
         awaited = set(self._members) & {*here, self._me} if self._has_parts else set()
-        waits = (
-            bool(awaited) and not self._vote.is_leading
-        )  # a short while, for those that are there and no quorum needs
+        self._is_patient = bool(awaited)
+        self._attempts += 1
         said = self._tell(self._vote.lead(self._held(), awaited))
-        return [*said, SetTimer(self.timer, PAUSE / 4 if waits else PAUSE * (2 + self._rank(here)))]
+        return [*said, SetTimer(self.timer, PAUSE / 4) if awaited else self._next_turn(here)]
+
+    def _next_turn(self, here: Collection[PeerId]) -> SetTimer:
+        return SetTimer(self.timer, PAUSE * (2 + self._rank(here)) * 2 ** min(self._attempts - 1, MOST_DOUBLINGS))
 
     def _tell(self, said: Sequence[tuple[PeerId | None, VotePart]]) -> list[Effect]:
         return [effect for to, part in said for effect in self._say(to, part)]

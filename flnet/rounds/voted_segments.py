@@ -20,7 +20,7 @@ from flnet.protocol.updates import Update
 from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.segment_disputes import Dispute, ToldUpdates, roots_in, wrong_results
 from flnet.rounds.segmented_sum import TURNS, SegmentedSum
-from flnet.rounds.settlement import VOTES, Settlement, VotePart
+from flnet.rounds.settlement import PAUSE, VOTES, Settlement, VotePart
 from flnet.text import text
 
 
@@ -33,7 +33,7 @@ class VotedSegments(SegmentedSum):
         """
         super().__init__(*args)
         self._settlement = self._new_settlement(is_voter=True)
-        self._waits = False
+        self._waits = self._is_complete = False
         self._told_updates = ToldUpdates(self._me)
         self._passed_on: dict[PeerId, SumPart] = {}  # what others were told by a node
 
@@ -72,14 +72,17 @@ class VotedSegments(SegmentedSum):
         """No further update is waited for.
 
         Args:
-            chosen: who was to train. If all of their updates are here, nobody need lead the vote.
+            chosen: who was to train. If all of their updates are here, nobody need lead the vote: who lacks something may
+                be downloading it still, and to lead sooner could leave it out.
         """
         held, was_settled = {peer for peer, _ in self._held()}, self.settled is not None
         if not held and not was_settled:
             return []  # the round is over here: a vote would only draw others into it
-        vote = self._settlement.accept_all() if held == set(chosen) else []
+        self._is_complete, has_all = True, held == set(chosen)
+        vote = self._settlement.accept_all() if has_all else []
         is_here = set(chosen) - self._distrusted <= held
-        vote += self._settlement.lead_in_turn(self._here, at_once=not is_here)
+        pause = self._patience / 2 if has_all and self._here == set(self.ring.order) else PAUSE
+        vote += self._settlement.lead_in_turn(self._here, at_once=not is_here, pause=pause)
         return [*vote, *([] if was_settled else self._wait()), *self._go_on()]
 
     def receive(self, sender: PeerId, part: SecurePart) -> list[Effect]:
@@ -98,6 +101,11 @@ class VotedSegments(SegmentedSum):
             case SumPart(maker=str() as maker) if maker in self.ring.order and maker != self._me:
                 self._passed_on.setdefault(PeerId(maker), part)
         return self._go_on()
+
+    def leave(self, peer: PeerId) -> list[Effect]:
+        """A peer vanished, or takes no part any more: without it, not all can accept what all hold."""
+        effects = super().leave(peer)
+        return [*effects, *(self._settlement.lead_in_turn(self._here, at_once=False) if self._is_complete else [])]
 
     def hurry(self) -> list[Effect]:
         """This node has come to a vote that is under way, and waits for nothing else: it is to end in time."""

@@ -29,14 +29,21 @@ def some(*names: str) -> Contributors:
 class Members:
     """Members of a vote, and the messages between them, which a test delivers, loses and repeats."""
 
-    def __init__(self, count: int, quorum: int, least: int = 1, *, has_parts: bool = False) -> None:
-        """`has_parts`: members hold parts of updates, at first those of all."""
+    def __init__(
+        self, count: int, quorum: int, least: int = 1, *, has_parts: bool = False, must_hold: bool = False
+    ) -> None:
+        """`has_parts`: members hold parts of updates, at first those of all; `must_hold`: of all that they accept."""
         names = members(count)
         self.held = dict.fromkeys(names, some(*names))
+
+        def is_sound(name: PeerId, chosen: Contributors) -> bool:
+            return len(chosen) >= least and (not must_hold or set(chosen) <= set(self.held[name]))
+
         self.votes = {
             name: ContributorVote(
-                *(name, GROUP, names, lambda: quorum, lambda chosen: len(chosen) >= least),
+                *(name, GROUP, names, lambda: quorum, partial(is_sound, name)),
                 partial(self.held.__getitem__, name) if has_parts else None,
+                (lambda peer, holders: True) if must_hold else None,
             )
             for name in names
         }
@@ -188,9 +195,23 @@ def test_a_leader_waits_a_while_for_all_that_are_there() -> None:
     mesh.under_way = deque(message for message in mesh.under_way if message[1] != last)
     mesh.deliver_all()
     assert mesh.settled == set()
-    mesh.say(leader, mesh.votes[leader].lead(some(*mesh.votes), set(mesh.votes)))  # a quorum has promised
+    mesh.say(leader, mesh.votes[leader].wait_no_longer())  # a quorum has promised
     mesh.deliver_all()
     assert mesh.settled == {some(*mesh.votes)}
+    assert mesh.votes[leader].wait_no_longer() == []  # it has proposed
+
+
+@pytest.mark.parametrize(("lacking", "settled"), [(1, 5), (2, 4)])
+def test_where_members_may_lie_a_leader_proposes_what_a_quorum_holds(lacking: int, settled: int) -> None:
+    """One of five may lie, so four must accept, each of which holds its part of all that it accepts."""
+    mesh, names = Members(5, 4, has_parts=True, must_hold=True), members(5)
+    mesh.held[names[3]] = some(*names[:4])
+    if lacking == 2:
+        mesh.held[names[4]] = some(*names[:2], *names[3:])
+    mesh.say(names[0], mesh.votes[names[0]].lead(some(*names), set(names)))
+    mesh.deliver_all()
+    (contributors,) = mesh.settled
+    assert len(contributors) == settled
 
 
 # Members that lie.
