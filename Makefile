@@ -31,7 +31,7 @@ $(STAMP): pyproject.toml
 	@$(PIP) install --upgrade pip
 	@# First and alone: so its exact version decides, and no resolver tries another build with CUDA.
 	@$(PIP) install 'torch==2.13.0'
-	@$(PIP) install -e '.[torch,tensorflow,images,table,onnx,experiments,vertical,privacy,dev]'
+	@$(PIP) install -e '.[torch,tensorflow,images,table,onnx,experiments,vertical,privacy,lan,dev]'
 	@touch $@
 
 # Nodes and their training children are processes of their own: where Python is told to write no byte code, each of

@@ -231,6 +231,12 @@ class PlaceSettings(BaseModel):
     bootstrap_pairs: Pairs = Field(
         default=(), description='Peers to announce to at the start, "ip:port,ip:port". They may start later.'
     )
+    discovery: Literal["none", "lan"] = Field(
+        default="none",
+        description="How this node finds others: lan: it announces itself on the local networks by multicast DNS, with "
+        "the name of the mesh, and meets the nodes of that name that do so too; needs the extra lan. "
+        "none: it knows bootstrap_pairs only.",
+    )
     allowed_hosts: Hosts = Field(
         default=(),
         description="Further host names that requests to this node may use, separated by commas, such as names "
@@ -322,6 +328,11 @@ class PlaceSettings(BaseModel):
     @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.listen_address in LOOPBACK:
+            if self.discovery == "lan":
+                raise ValueError(
+                    f"discovery=lan tells other machines of this node, but it listens on {self.listen_address} only: "
+                    f"set {PREFIX}LISTEN_ADDRESS=0.0.0.0 too"
+                )
             for pair in self.bootstrap_pairs:
                 host = pair.rpartition(":")[0].strip("[]")
                 if host not in LOOPBACK and not host.startswith("127."):

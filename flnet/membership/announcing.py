@@ -74,10 +74,14 @@ class Announcer:
     def new_among(self, peers: Sequence[Peer]) -> list[str]:
         """Addresses of named peers that are unknown here, as many as there is room for."""
         known = self._roster.known
-        peers = [p for p in peers if p.ip and p.id != self._me and PeerId(p.id) not in known]
-        if not peers:
+        return self.new_of([p.address for p in peers if p.ip and p.id != self._me and PeerId(p.id) not in known])
+
+    def new_of(self, addresses: Sequence[str]) -> list[str]:
+        """Those of these addresses at which no member is and none is asked, as many as there is room for."""
+        if not addresses:
             return []
+        known = self._roster.known
         taken = {member.peer.address for member in known.values()}
         tried = self.asking.keys() | self.failures.keys() | taken  # those that failed have their own timers
         room = MAX_PEERS - len(known.keys()) - len(self.asking.keys() | self.failures.keys())
-        return [peer.address for peer in peers if peer.address not in tried][: max(room, 0)]
+        return [address for address in addresses if address not in tried][: max(room, 0)]

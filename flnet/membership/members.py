@@ -35,6 +35,7 @@ from flnet.protocol.effects import (
     in_order,
 )
 from flnet.protocol.events import (
+    AddressFound,
     AnnounceAnswered,
     AnnounceFailed,
     AnnounceReceived,
@@ -172,6 +173,8 @@ class Members:
                     *announce_to(s, [*bootstrap, *some_of(s, remembered)]),
                     SetTimer(TICK, s.pauses.tick),
                 ]
+            case AddressFound(address):
+                return announce_to(s, s.announcer.new_of([address]))
             case Leaving():
                 return leave(s)
             case AnnounceReceived():

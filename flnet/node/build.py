@@ -26,6 +26,7 @@ from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FolderWatcher
 from flnet.node.event_queue import Timers
 from flnet.node.formats import BodyFormats, BufferPool, accepted
+from flnet.node.lan_discovery import LanDiscovery
 from flnet.node.leave_one_out import LeaveOneOut
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
@@ -144,6 +145,9 @@ def build_node(settings: Settings) -> NodeRuntime:
     node = assemble(settings, me, trainers, *parts, files=files, key=key.text, trust=trust, signer=signer)
     node.signing = signing.verifier if signing else None
     node.machine = "" if settings.node_id else socket.gethostname()
+    if settings.discovery == "lan":
+        where = [settings.node_ip] if settings.node_ip and address_of(settings.node_ip) else []
+        node.discovery = LanDiscovery(name, settings.mesh_name, settings.node_port, where)
     node.loads_first = [TrainerId(file.id) for file in files if _has_data(file, settings.datasets_path)]
     nodes.append(node)
     if notice_of_name:

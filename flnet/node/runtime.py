@@ -28,6 +28,7 @@ from flnet.node.interface import (
     Points,
     View,
 )
+from flnet.node.lan_discovery import Discovery
 from flnet.node.leave_one_out import LeaveOneOut
 from flnet.node.meeting import MeetingChecks
 from flnet.node.model_registry import ModelRegistry
@@ -38,7 +39,7 @@ from flnet.node.round_history import PeerHistory, RoundHistory
 from flnet.node.schedules import Schedules
 from flnet.node.trust import Introductions, Trust
 from flnet.params.params import Digest, PeerId, TrainerId
-from flnet.protocol.events import Event, Leaving, MeshStarted, PeerForgotten
+from flnet.protocol.events import AddressFound, Event, Leaving, MeshStarted, PeerForgotten
 from flnet.protocol.messages import JobMessage, Packet, Peer
 from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.segments import SegmentsMessage
@@ -101,6 +102,7 @@ class NodeRuntime:
     trust: Trust | None = None  # of a pinned mesh
     mesh_name = DEFAULT_MESH
     machine = ""  # name of this machine, by which people know a node that was given no name
+    discovery: Discovery | None = None  # finds nodes to which nobody gave it an address
     loads_first: Collection[TrainerId] = ()  # those whose data lie there
 
     def __init__(
@@ -169,7 +171,15 @@ class NodeRuntime:
         if self.trust is not None:
             background.append(Introductions(self.trust, self._transport, self.peers).run())
         background += [self.watch.keep()] if self.watch else []
+        background += [self._discover(self.discovery)] if self.discovery else []
         self._background = [asyncio.create_task(work) for work in background]
+
+    async def _discover(self, discovery: Discovery) -> None:
+        try:
+            await discovery.run(lambda address: self.deliver(None, AddressFound(address)))
+        except OSError as exc:
+            words = text("other nodes cannot be looked for on the local network: {reason}", exc.strerror or exc)
+            self.feed.publish("discovery_failed", words)
 
     async def leave(self) -> None:
         """Tell the peers that this node leaves, and wait for pending transfers for at most LEAVE_SECONDS."""

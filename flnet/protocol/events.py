@@ -704,6 +704,13 @@ class MeshStarted(Event):
 
 
 @dataclass(frozen=True)
+class AddressFound(Event):
+    """A node of the mesh may be at this address ("host:port"), as something on the network says."""
+
+    address: str
+
+
+@dataclass(frozen=True)
 class Leaving(Event):
     """This node is about to stop."""
 

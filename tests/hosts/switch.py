@@ -91,14 +91,22 @@ class Switch:
                 packet = os.read(self._devices[source], _MOST_BYTES)
             except OSError:  # nothing more, or the device is down
                 return
-            target = self._host_at.get(packet[16:20]) if packet[:1] and packet[0] >> 4 == 4 else None
-            if target is None or self._host_at.get(packet[12:16]) != source:
-                continue
-            way = source, target
-            if way not in self._directions:
-                self._directions[way] = Direction(self._seed, *way)
-            for due in self._directions[way].carry(packet, self.rules.rule(*way), time.monotonic()):
-                heapq.heappush(self._waiting, (due.at, next(self._ties), target, due.packet))
+            if packet[:1] and packet[0] >> 4 == 4 and self._host_at.get(packet[12:16]) == source:
+                for target in self._targets(source, packet[16:20]):
+                    self._carry(packet, source, target)
+
+    def _targets(self, source: int, address: bytes) -> list[int]:
+        """The hosts to which a packet goes: to all others, if it is for a multicast group."""
+        if IPv4Address(address).is_multicast:
+            return [host for host in range(len(self._devices)) if host != source]
+        return [self._host_at[address]] if address in self._host_at else []
+
+    def _carry(self, packet: bytes, source: int, target: int) -> None:
+        way = source, target
+        if way not in self._directions:
+            self._directions[way] = Direction(self._seed, *way)
+        for due in self._directions[way].carry(packet, self.rules.rule(*way), time.monotonic()):
+            heapq.heappush(self._waiting, (due.at, next(self._ties), target, due.packet))
 
     def _hand_out(self) -> None:
         now = time.monotonic()

@@ -13,6 +13,7 @@ import numpy as np
 import orjson
 
 from flnet.node.build import assemble
+from flnet.node.lan_discovery import Discovery
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, TrainerId
 from flnet.protocol.events import TimerFired
@@ -73,6 +74,7 @@ class Mesh:
         key: str | None = None,
         files: Sequence[TrainerFile] = (),
         pool: InlineQueue | None = None,
+        discovery: Discovery | None = None,
         **settings: Any,
     ) -> NodeRuntime:
         """Start a node; `bootstrap` names nodes that were added before. One of a known name takes its place.
@@ -105,7 +107,7 @@ class Mesh:
             signer=signs.node if signs else None,
             trust=trust,
         )
-        self.nodes[name] = node
+        self.nodes[name], node.discovery = node, discovery
         if signs is None:
             self.network.register_signed(me.address, node_receiver(node, chosen.wire))
         else:
