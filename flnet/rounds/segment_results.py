@@ -61,6 +61,11 @@ class SegmentResults:
         told = {peer: parts.get(self.of) for peer, parts in self._told.get(segment, {}).items()}
         return {peer: part.result for peer, part in told.items() if part and len(part.result[1]) == self._moves}
 
+    @property
+    def is_any_stated(self) -> bool:
+        """Whether a member has stated what it made of the contributors that count."""
+        return any(self.of in parts for told in self._told.values() for parts in told.values())
+
     def owners(self, segment: int) -> list[PeerId]:
         """Who is to make a segment now, the first owner first."""
         late = self._late.get(segment, set()) - self.stated(segment).keys()

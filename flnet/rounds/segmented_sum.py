@@ -187,8 +187,11 @@ class SegmentedSum(ABC):
     def receive(self, sender: PeerId, part: SumPart) -> list[Effect]:
         """A member states what it made of a segment."""
         self._results.gone.discard(sender)
+        was_silent = not self._results.is_any_stated
         self._results.note(sender, part)
-        return self._go_on()
+        # Who settled before the others, because it does not vote, or heard of it first, waits for them from now on.
+        begins = was_silent and self._results.is_any_stated and self.settled is not None
+        return [*(self._begin() if begins else []), *self._go_on()]
 
     def leave(self, peer: PeerId) -> list[Effect]:
         """A peer vanished, or takes no part any more. This node is there, also if it does not train."""

@@ -23,6 +23,10 @@ from flnet.rounds.segmented_sum import TURNS, SegmentedSum
 from flnet.rounds.settlement import PAUSE, VOTES, Settlement, VotePart
 from flnet.text import text
 
+# Of the patience: how long who holds all waits for others that still download, before it leads the vote. Where members
+# may lie, who leads too soon leaves out what others lack.
+SHARE, LIARS_SHARE = 16, 2
+
 
 class VotedSegments(SegmentedSum):
     """This node's part in averaging the updates of one round; the members vote on these."""
@@ -81,7 +85,8 @@ class VotedSegments(SegmentedSum):
         self._is_complete, has_all = True, held == set(chosen)
         vote = self._settlement.accept_all() if has_all else []
         is_here = set(chosen) - self._distrusted <= held
-        pause = self._patience / 2 if has_all and self._here == set(self.ring.order) else PAUSE
+        awaits_others = has_all and self._here == set(self.ring.order)
+        pause = max(PAUSE, self._patience / (LIARS_SHARE if self.liars else SHARE)) if awaits_others else PAUSE
         vote += self._settlement.lead_in_turn(self._here, at_once=not is_here, pause=pause)
         return [*vote, *([] if was_settled else self._wait()), *self._go_on()]
 

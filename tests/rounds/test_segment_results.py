@@ -109,3 +109,11 @@ def test_when_other_contributors_count_what_was_stated_of_them_before_counts() -
     made.begin(CHANGED, 0)
     assert decided(made) == WRONG
     assert made.owners(1) == [order[1]]  # the first owner has its turn again
+
+
+def test_whether_anybody_has_begun_is_asked_of_the_contributors_that_count() -> None:
+    made, order = results(1)
+    made.note(order[0], stated(RIGHT, CHANGED))
+    assert not made.is_any_stated
+    made.note(order[1], stated(RIGHT))
+    assert made.is_any_stated
