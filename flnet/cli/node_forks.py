@@ -11,7 +11,6 @@ look for it every second, end too.
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import os
 import selectors
@@ -20,12 +19,12 @@ import socket
 import subprocess
 import sys
 import time
-import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import Any
 
 from flnet.compute.channel import Garbled, receive_message, send_message
+from flnet.compute.forking import Forks, set_environment
 from flnet.errors import StartError
 
 START_SECONDS = 60.0  # for this process to import everything, and for each node to be forked
@@ -175,28 +174,22 @@ def _warm_up() -> None:
 
 
 class _Forker:
-    """Forks nodes and tells how they end; it has no threads and no other event loop."""
+    """Forks nodes and tells how they end."""
 
     def __init__(self, control: socket.socket) -> None:
-        self._control = control
-        self._children: set[int] = set()
-        self._bell, self._ringing = socket.socketpair()
-        for end in (self._bell, self._ringing):
-            end.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(self._ringing.fileno(), warn_on_full_buffer=False)
+        self._control, self._forks = control, Forks()
 
     def run(self) -> None:
         """Take orders until nobody gives any more."""
         with selectors.DefaultSelector() as watched:
             watched.register(self._control, selectors.EVENT_READ)
-            watched.register(self._bell, selectors.EVENT_READ)
+            watched.register(self._forks, selectors.EVENT_READ)
             while True:
                 ready = {key.fileobj for key, _ in watched.select()}
                 if self._control in ready and not self._take_order(watched):
                     return
-                if self._bell in ready:
-                    self._reap()
+                if self._forks in ready:
+                    self._report_ends()
 
     def _take_order(self, watched: selectors.BaseSelector) -> bool:
         try:
@@ -207,62 +200,33 @@ class _Forker:
             return False
         order, (log,) = asked
         try:
-            pid = os.fork()
+            answer: dict[str, Any] = {"pid": self._forks.fork(lambda: self._run_node(watched, order, log))}
         except OSError as exc:
-            os.close(log)
-            send_message(self._control, {"refused": exc.strerror or str(exc)})
-            return True
-        if pid == 0:
-            watched.close()
-            self._become_node(order, log)
+            answer = {"refused": exc.strerror or str(exc)}
         os.close(log)
-        self._children.add(pid)
-        send_message(self._control, {"pid": pid})
+        send_message(self._control, answer)
         return True
 
-    def _become_node(self, order: Mapping[str, Any], log: int) -> NoReturn:
-        """Run a node in a forked process, then exit without returning to the code of the parent."""
-        code = 1
-        try:
-            os.setsid()  # so that a stuck node can be killed with its children
-            signal.set_wakeup_fd(-1)
-            for number in (signal.SIGCHLD, signal.SIGINT):
-                signal.signal(number, signal.SIG_DFL)
-            for end in (self._control, self._bell, self._ringing):
-                end.close()
-            os.dup2(log, 1)
-            os.dup2(log, 2)
-            os.close(log)
-            code = _run(order["arguments"], order["environment"])
-        except BaseException:
-            traceback.print_exc()
-        finally:
-            with contextlib.suppress(OSError, ValueError):
-                sys.stdout.flush()
-                sys.stderr.flush()
-            os._exit(code)
+    def _run_node(self, watched: selectors.BaseSelector, order: Mapping[str, Any], log: int) -> int:
+        watched.close()
+        self._control.close()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        os.dup2(log, 1)
+        os.dup2(log, 2)
+        os.close(log)
+        return _run(order["arguments"], order["environment"])
 
-    def _reap(self) -> None:
-        with suppress(BlockingIOError):
-            while self._bell.recv(4096):
-                pass
-        for pid in list(self._children):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                self._children.remove(pid)
-                with suppress(OSError):
-                    send_message(self._control, {"ended": pid, "code": os.waitstatus_to_exitcode(status)})
+    def _report_ends(self) -> None:
+        for pid, code in self._forks.reap().items():
+            with suppress(OSError):
+                send_message(self._control, {"ended": pid, "code": code})
 
 
 def _run(arguments: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run the command line of flnet in this process; its exit code."""
-    import numpy as np  # noqa: PLC0415
-
     from flnet.cli.commands import cli  # noqa: PLC0415
 
-    os.environ.clear()
-    os.environ.update(environment)
-    np.random.seed()  # or siblings would draw the same numbers; the standard library sees to its own
+    set_environment(environment)
     try:
         cli(args=list(arguments), prog_name="flnet")
     except SystemExit as end:

@@ -18,17 +18,14 @@ import signal
 import socket
 import sys
 import tempfile
-import traceback
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, NoReturn
-
-import numpy as np
+from typing import Any
 
 from flnet.compute import worker
 from flnet.compute.assignment import thread_bounds
 from flnet.compute.channel import Garbled, receive_message, send_message
+from flnet.compute.forking import Forks, run_and_exit, set_environment
 
 IDLE_S = 60.0  # without a child, after which a template ends
 _ORDER_S = 5.0  # for a node to say what it wants
@@ -99,7 +96,7 @@ class _Server:
         parent = os.getpid()
         if os.fork() == 0:
             self._leave(ours, foreign)
-            _as_another(lambda: _template(theirs, key, module, parent))
+            run_and_exit(lambda: _template(theirs, key, module, parent))
         theirs.close()
         self._templates[key] = ours
         self._watched.register(ours, selectors.EVENT_READ, key)
@@ -118,19 +115,8 @@ class _Server:
         end.close()
 
 
-def _as_another(work: Any) -> NoReturn:
-    """Do this work in a forked process, then exit without returning to the code of the parent."""
-    try:
-        work()
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stderr.flush()
-        os._exit(1)
-
-
-def _template(control: socket.socket, key: Key, module: str, parent: int) -> None:
-    """Import, then fork until the server is gone."""
+def _template(control: socket.socket, key: Key, module: str, parent: int) -> int:
+    """Import, then fork until the server is gone; the exit code, which nobody reads."""
     worker.be_killed_with(parent)
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
@@ -143,6 +129,7 @@ def _template(control: socket.socket, key: Key, module: str, parent: int) -> Non
     gc.collect()
     gc.freeze()  # a collection in a child would write to every page that it shares
     _Template(control, refusal).run()
+    return 0
 
 
 def _import_all(frameworks: Sequence[str], module: str) -> str:
@@ -163,45 +150,33 @@ def _threads() -> int:
         return 1
 
 
-@dataclass(frozen=True)
-class _ForkedChild:
-    """A running child, and the connection of its node."""
-
-    pid: int
-    connection: socket.socket
-
-
 class _Template:
     """A process with its frameworks imported, which forks children; it has no threads and no other event loop."""
 
     def __init__(self, control: socket.socket, refusal: str) -> None:
         self._control, self._refusal = control, refusal
-        self._children: dict[int, _ForkedChild] = {}
-        self._bell, self._ringing = socket.socketpair()
-        for end in (self._bell, self._ringing):
-            end.setblocking(False)
-        signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        signal.set_wakeup_fd(self._ringing.fileno(), warn_on_full_buffer=False)
+        self._forks = Forks()
+        self._nodes: dict[int, socket.socket] = {}  # running child -> connection of its node
         self._watched = selectors.DefaultSelector()
         self._watched.register(control, selectors.EVENT_READ)
-        self._watched.register(self._bell, selectors.EVENT_READ)
+        self._watched.register(self._forks, selectors.EVENT_READ)
 
     def run(self) -> None:
         """Work until the server is gone, or until there has been no child for a while."""
         try:
             while True:
-                ready = self._watched.select(None if self._children else IDLE_S)
-                if not ready and not self._children:
+                ready = self._watched.select(None if self._nodes else IDLE_S)
+                if not ready and not self._nodes:
                     return
                 for key, _ in ready:
                     if key.fileobj is self._control and not self._take_order():
                         return
                     if key.data is not None:
                         self._kill(key.data)
-                self._reap()
+                for pid, code in self._forks.reap().items():
+                    self._part_from(self._nodes.pop(pid), code)
         finally:
-            for child in self._children.values():
-                os.kill(child.pid, signal.SIGKILL)
+            self._forks.kill_all()
 
     def _take_order(self) -> bool:
         try:
@@ -228,56 +203,37 @@ class _Template:
 
     def _fork(self, order: Mapping[str, Any], node: socket.socket, channel: int, log: int) -> None:
         parent = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            _as_another(lambda: self._become_worker(order, node, channel, log, parent))
-        self._children[pid] = _ForkedChild(pid, node)
+        pid = self._forks.fork(lambda: self._work(order, node, channel, log, parent))
+        self._nodes[pid] = node
         self._watched.register(node, selectors.EVENT_READ, pid)
         with suppress(OSError):  # a node that is gone is noticed like any other
             send_message(node, {"pid": pid})
 
-    def _become_worker(
-        self, order: Mapping[str, Any], node: socket.socket, channel: int, log: int, parent: int
-    ) -> None:
-        # Linux shares time out among sessions first: in one together, all children would get what one node gets.
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    def _work(self, order: Mapping[str, Any], node: socket.socket, channel: int, log: int, parent: int) -> int:
         self._watched.close()
-        others = (child.connection for child in self._children.values())
-        for end in (self._control, self._bell, self._ringing, node, *others):
+        for end in (self._control, node, *self._nodes.values()):
             end.close()
         os.dup2(log, 2)
         os.close(log)
-        os.environ.clear()
-        os.environ.update(order["environment"])
+        set_environment(order["environment"])
         tempfile.tempdir = None  # a framework may have asked before; the child has a folder of its own
         with suppress(OSError):
             os.chdir(order["folder"])
-        np.random.seed()  # or siblings would draw the same numbers; the standard library sees to its own
         worker.main(channel, parent)
+        return 1  # not reached
 
     def _kill(self, pid: int) -> None:
         """Kill the child of a node that closed its connection; it is removed when it has ended."""
-        if pid in self._children:
-            self._watched.unregister(self._children[pid].connection)
-            os.kill(pid, signal.SIGKILL)
+        if pid in self._nodes:
+            self._watched.unregister(self._nodes[pid])
+            self._forks.kill(pid)
 
-    def _reap(self) -> None:
-        with suppress(BlockingIOError):
-            while self._bell.recv(4096):
-                pass
-        for pid in list(self._children):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if ended:
-                self._part_from(self._children.pop(pid), os.waitstatus_to_exitcode(status))
-
-    def _part_from(self, child: _ForkedChild, code: int) -> None:
+    def _part_from(self, node: socket.socket, code: int) -> None:
         with suppress(KeyError, ValueError):
-            self._watched.unregister(child.connection)
+            self._watched.unregister(node)
         with suppress(OSError):
-            send_message(child.connection, {"ended": code})
-        child.connection.close()
+            send_message(node, {"ended": code})
+        node.close()
 
 
 if __name__ == "__main__":
