@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from flnet.errors import ParamsRefused
 from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import CancelTimer, Effect, Evaluate, Fetch, SetTimer
 from flnet.protocol.events import (
@@ -30,7 +31,11 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import Accuracy
 from flnet.protocol.updates import Claim, RoundKey
+from flnet.rounds.base_round import Parts
+from flnet.rounds.gathering import Gathering
+from flnet.rounds.history import RoundRecord
 from flnet.rounds.peers import GRACE
+from flnet.text import text
 
 
 class Exchange:
@@ -155,3 +160,115 @@ class Exchange:
         if best.params is None:
             return [Fetch(self.key, best.peer, best.digest)]
         return [Evaluate(self.key, best.params.merged_with(self._private), best.params)]
+
+
+class Comparison:
+    """The exchange of one round: hears the claims of peers, and holds the model that wins."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        key: RoundKey,
+        gathering: Gathering,
+        record: RoundRecord,
+        expected: Collection[PeerId],
+        *,
+        adopts: bool,
+    ) -> None:
+        """Begun once the average of this node is measured.
+
+        Args:
+            gathering: of the round, closed.
+            record: of the round; it says whose model was adopted.
+            expected: peers whose claims are waited for.
+            adopts: whether the model that wins is adopted; else claims are heard for the goals of series alone.
+        """
+        settings, held, declaration = parts.settings, parts.held, parts.settings.declaration
+        assert held.accuracy is not None and declaration is not None
+        self._peers, self._held, self._series = parts.peers, held, parts.series
+        self._tell, self._save = parts.tell, parts.save
+        self._key, self._gathering, self._record = key, gathering, record
+        self._exchange = Exchange(
+            key,
+            expected,
+            digest=held.current.shared.digest,
+            accuracy=held.accuracy,
+            private=held.current.private,
+            threshold=declaration.exchange_threshold,
+            patience=settings.waits.claims,
+            silent=parts.peers.claims.silent(expected),
+            is_apart=held.current.contributors == 0,
+        )
+        if not adopts:
+            self._exchange.only_hears()
+
+    @property
+    def waiting_for(self) -> list[PeerId]:
+        """The peers whose claims are awaited."""
+        return sorted(self._exchange.expected)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is awaited any more."""
+        return self._exchange.done
+
+    def start(self) -> list[Effect]:
+        """Wait for claims, but not for ever."""
+        return self._exchange.start()
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Pass an event to the exchange; an adopted model replaces this node's at once."""
+        exchange, claims = self._exchange, self._peers.claims
+        before = exchange.adopted
+        is_late = isinstance(event, TimerFired) and event.name == exchange.timer
+        if is_late:
+            claims.said_nothing(exchange.expected)
+        elif isinstance(event, ClaimReceived | ClaimAnswered):
+            claims.spoke(event.claim.peer)
+        effects = exchange.receive(event)
+        if exchange.done and not is_late:
+            claims.all_spoke()
+        winner = exchange.adopted
+        if winner is None or winner is before or winner.params is None:
+            return effects
+        return [*effects, *self._adopt(winner, winner.params, exchange.accuracy)]
+
+    def answered(self, event: ClaimAnswered) -> list[Effect]:
+        """Handle a peer's answer with its accuracy and model; a model that does not fit is not compared."""
+        if event.claim.round != self._key.number:
+            return []
+        self._series.stopping.heard(event.claim, self._key.number)
+        told: list[Effect] = []
+        try:
+            claim = self._held.conformed(event.claim)
+        except ParamsRefused as exc:
+            claim = replace(event.claim, params=None, digest=None)
+            words = text("the model of {peer} was not considered: {reason}", claim.peer, exc)
+            told = [self._tell("refused", words, peer=claim.peer)]
+        return [*self.receive(ClaimAnswered(claim)), *told]
+
+    def cancel(self) -> list[Effect]:
+        """Stop waiting, because the round is left."""
+        return [] if self.is_over else [CancelTimer(self._exchange.timer)]
+
+    def _adopt(self, winner: Claim, params: Params, accuracy: float) -> list[Effect]:
+        held, record, words = self._held, self._record, self._words(winner.peer, accuracy)
+        if max(winner.contributors, len(record.contributors)) > 1:  # else both are of one update
+            record.alone = {}
+        contributors = min(winner.contributors, len(self._peers.here) + 1)
+        held.adopt(params, self._key.number, contributors, accuracy)
+        record.exchanged_with = winner.peer
+        return [self._save(), self._tell("exchanged", words, peer=winner.peer)]
+
+    def _words(self, peer: PeerId, accuracy: float) -> str:
+        if self._held.current.contributors:
+            own = f"{self._held.accuracy:.4f}"
+            return text(
+                "adopted the model of {peer}: {accuracy} here, against {other}", peer, f"{accuracy:.4f}", own
+            )
+        memory = self._gathering.memory
+        if memory is not None and memory.is_apart:
+            return text("adopted the model of {peer}: most nodes remember something else of earlier rounds", peer)
+        return text(
+            "adopted the model of {peer}: most nodes began this round with another model than this one", peer
+        )

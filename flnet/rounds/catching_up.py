@@ -17,8 +17,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from flnet.params.params import Digest, PeerId
+from flnet.protocol.effects import CancelTimer, Effect, Publish
+from flnet.protocol.events import Event
 from flnet.protocol.messages import MAX_PEERS
 from flnet.protocol.updates import Claim, RoundKey
+from flnet.rounds.base_round import Parts
+from flnet.rounds.download import ParamsDownload
+from flnet.rounds.history import RoundRecord
+from flnet.text import text
 
 LEAST_PEERS = 2  # that must state an average
 
@@ -99,3 +105,66 @@ class StatedAverages:
         contributors = min(claim.contributors for claim in claims)
         peers = frozenset(claim.peer for claim in claims)
         return CommonAverage(RoundKey(number, PeerId(initiator)), digest, contributors, peers)
+
+
+class CatchingUp:
+    """Takes, for one round, the average that most others have made: downloads it, and holds it.
+
+    Attributes:
+        taken: that average.
+    """
+
+    def __init__(self, parts: Parts, key: RoundKey, taken: CommonAverage) -> None:
+        self._key, self.taken = key, taken
+        self._peers, self._held, self._tell = parts.peers, parts.held, parts.tell
+        me, patience = parts.settings.my_id, parts.settings.waits.average
+        timer = f"average:{key.number}:{key.initiator}"
+        self._download = ParamsDownload(
+            *(key, taken.digest, timer, me, taken.peers, patience, self._fetching),
+            nbytes=self._held.schema.nbytes,
+            perhaps=self._peers.here,
+        )
+
+    @property
+    def failure(self) -> str | None:
+        """Why the average could not be downloaded; None if it was, or may still be."""
+        return self._download.failure
+
+    def start(self) -> list[Effect]:
+        """Ask the peers that state it."""
+        return self._download.start()
+
+    def receive(self, event: Event) -> list[Effect]:
+        """Pass an event to the download."""
+        return self._download.receive(event)
+
+    def met(self, peer: PeerId) -> list[Effect]:
+        """Handle a reachable peer, which may serve the average."""
+        return self._download.met(peer)
+
+    def cancel(self) -> list[Effect]:
+        """Stop, because the round is left."""
+        return [] if self._download.is_over else [CancelTimer(self._download.timer)]
+
+    def hold(self, record: RoundRecord) -> list[Publish]:
+        """Hold the average and note it in the record of the round; nothing as long as it is not here."""
+        params, peer = self._download.params, self._download.peer
+        if params is None or peer is None:
+            return []
+        contributors = min(self.taken.contributors, len(self._peers.here) + 1)
+        self._held.average(params, self._key, contributors, self._held.remembered, has_mine=False)
+        record.digest, record.taken_from, record.left_out = self.taken.digest, peer, None
+        record.outcome = text(
+            "took the average of {count} updates from {peer}: most other nodes made it without this one",
+            contributors,
+            peer,
+        )
+        return [self._tell("average_taken", record.outcome, peer=peer, digest=self.taken.digest)]
+
+    def _fetching(self, peer: PeerId) -> Publish:
+        words = text(
+            "fetching the average of round {number} from {peer}: it was made without this node",
+            self._key.number,
+            peer,
+        )
+        return self._tell("fetching", words, peer=peer)

@@ -11,7 +11,7 @@ from flnet.aggregation.base import Secure
 from flnet.algorithms.secure_sum import threshold
 from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import Publish
-from flnet.protocol.events import Averaged
+from flnet.protocol.events import Averaged, Trained
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.settings import Tell
@@ -154,6 +154,34 @@ class RoundRecord:
     def add_words(self, words: str) -> None:
         """Say something more about the outcome."""
         self.outcome = words if self.outcome == "open" else joined([self.outcome, words])
+
+    def note_training(self, event: Trained, privacy: Mapping[str, Any] | None) -> None:
+        """Note the figures of this node's training, and what it promised of its update."""
+        self.pre_accuracy, self.examples, self.privacy = event.accuracy, event.examples, privacy
+        self.seconds["train"], self.metrics["before"] = event.seconds, event.metrics
+
+    def note_left_out(self, gathering: Gathering, screened: Mapping[PeerId, str], *, by_turns: bool) -> None:
+        """Note whose updates are not in the average, and whether this node was alone.
+
+        Args:
+            screened: whose updates came and do not count, each with the reason.
+            by_turns: see `Gathering.alone`.
+        """
+        left_out = {**(self.left_out or {}), **gathering.left_out(), **screened}
+        self.left_out = dict(sorted(left_out.items()))
+        self.alone = gathering.alone(left_out, by_turns=by_turns)
+
+    def words(self, accuracy: float | None) -> str:
+        """The result of the round, for people.
+
+        Args:
+            accuracy: of the model that this node holds now, in [0, 1].
+        """
+        result = text("round {number} closed: {outcome}", self.key.number, self.outcome)
+        if self.pre_accuracy is None or accuracy is None:
+            return result
+        before, after = f"{self.pre_accuracy:.4f}", f"{accuracy:.4f}"
+        return joined([result, text("accuracy here {accuracy} before, {later} after", before, after)])
 
     def view(self) -> Mapping[str, Any]:
         """The record as JSON-ready data."""

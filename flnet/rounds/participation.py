@@ -1,4 +1,4 @@
-"""Which nodes train in a round.
+"""Which nodes train in a round, of all or of those whose turn it is.
 
 McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data" (2017), call the share
 of the nodes that train in a round the fraction C; there a server draws them. Here each node sorts the members that
@@ -13,9 +13,14 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from flnet.algorithms.fed_mt.scheduling import phase, trains
 from flnet.params.params import PeerId
+from flnet.protocol.events import Turn
 from flnet.protocol.messages import ChoiceMessage
+from flnet.text import text
 
+TOO_EARLY = text("the first rounds are for nodes labelled otherwise")
+TOO_LATE = text("the last rounds are for nodes with labels of the desired space")
 _DUST = 1e-9  # what rounding may add to a product that should be whole
 
 
@@ -64,6 +69,16 @@ def chosen(choice: ChoiceMessage, run: str, round: int) -> frozenset[PeerId]:
     if choice.group is not None and choice.groups is not None:
         return frozenset(ordered[choice.group :: choice.groups])
     return frozenset(ordered[: choice.take])
+
+
+def out_of_turn(turn: Turn | None, number: int) -> str:
+    """Why a round is not a node's turn, if nodes with desired labels and all others take turns; empty if it is."""
+    if turn is None or trains(phase(turn.schedule, number, turning=turn.turning), turn.is_desired):
+        return ""
+    if turn.schedule == "coarse-first":
+        return TOO_EARLY if turn.is_desired else TOO_LATE
+    kind = text("labelled otherwise") if turn.is_desired else text("with labels of the desired space")
+    return text("this round is for nodes {kind}; it trains in the next one", kind)
 
 
 def _place(run: str, round: int, peer: PeerId) -> bytes:

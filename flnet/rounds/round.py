@@ -9,12 +9,9 @@ nodes train.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Set
-from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from flnet.algorithms.fed_mt.scheduling import phase as label_phase
-from flnet.algorithms.fed_mt.scheduling import trains as label_trains
 from flnet.errors import (
     ContributionRefused,
     NotComparable,
@@ -38,7 +35,6 @@ from flnet.protocol.events import (
     Averaged,
     AveragingFailed,
     ClaimAnswered,
-    ClaimReceived,
     DeclineReceived,
     Evaluated,
     EvaluationFailed,
@@ -56,24 +52,20 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import LAST_ROUND, Accuracy, ChoiceMessage, ModelParams, StartTraining
 from flnet.protocol.updates import RoundKey, Update
-from flnet.rounds.adoption import Exchange
+from flnet.rounds.adoption import Comparison
 from flnet.rounds.base_round import GATHERING, OPEN, BaseRound, Parts
-from flnet.rounds.catching_up import LEAST_PEERS, CommonAverage
-from flnet.rounds.download import ParamsDownload
+from flnet.rounds.catching_up import LEAST_PEERS, CatchingUp, CommonAverage
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
 from flnet.rounds.model import Start
 from flnet.rounds.numbering import Ahead
-from flnet.rounds.participation import chosen
+from flnet.rounds.participation import chosen, out_of_turn
 from flnet.rounds.peers import RESTED
 from flnet.rounds.series import ENDED, PAUSED, Opening, Word, key_of
 from flnet.rounds.staleness import LATE, Late
 from flnet.rounds.starting_model import AfterStart, StartDecision, StartingModel
 from flnet.rounds.steps import Phase
-from flnet.text import joined, text
-
-TOO_EARLY = text("the first rounds are for nodes labelled otherwise")
-TOO_LATE = text("the last rounds are for nodes with labels of the desired space")
+from flnet.text import text
 
 
 class Round(BaseRound):
@@ -83,13 +75,14 @@ class Round(BaseRound):
         choice: the nodes that train, as the start states them; None if all do.
         started_in: run of the initiator in which the round was started, if it is known.
         ahead: the peers that are past it, if this node started it.
-        exchange: comparison after the average; None before and afterwards.
+        comparison: of accuracies with peers; None before the average is measured, and afterwards.
         starting_model: decides from which model this node trains.
-        taken: the average of most others, if this node takes that instead of averaging itself.
         is_past: whether it was averaged before a restart of this node, which no longer knows its updates.
     """
 
     _states_average: Set[Phase] = frozenset({Phase.IDLE})  # phases in which a peer that returns is told of it
+
+    _adopts: ClassVar[bool] = True  # whether a better model of a peer is adopted
 
     gathering: Gathering
 
@@ -110,13 +103,12 @@ class Round(BaseRound):
         self._staleness, self._inbox = parts.staleness, parts.inbox
         self.choice, self.started_in, self.is_past = choice, started_in, False
         self.gathering = self._new_gathering(expected, self.chosen)
-        self.exchange: Exchange | None = None
+        self.comparison: Comparison | None = None
         self.starting_model = StartingModel(
             key, parts.settings, parts.held, self._tell, self._model_came, parts.peers.here
         )
-        self.taken: CommonAverage | None = None
         self.takes_again: CommonAverage | None = None  # that this node was taking when it was restarted
-        self._download: ParamsDownload | None = None  # of that average
+        self._catching_up: CatchingUp | None = None
         self.ahead = Ahead(key, parts.settings, parts.peers, parts.held, parts.series)
 
     @classmethod
@@ -165,8 +157,8 @@ class Round(BaseRound):
     @property
     def waiting_for(self) -> list[PeerId]:
         """The peers that the round waits for."""
-        if self.phase is Phase.EXCHANGING and self.exchange:
-            return sorted(self.exchange.expected)
+        if self.phase is Phase.EXCHANGING and self.comparison:
+            return self.comparison.waiting_for
         return self.gathering.missing if self.phase is Phase.GATHERING else []
 
     @property
@@ -190,8 +182,8 @@ class Round(BaseRound):
                 return self._trained(event)
             case TrainingFailed():
                 return self._training_failed(event)
-            case _ if self._download is not None and self.phase is Phase.FETCHING:
-                return self._downloaded(self._download, self._download.receive(event))
+            case _ if self._catching_up is not None and self.phase is Phase.FETCHING:
+                return self._downloaded(self._catching_up, self._catching_up.receive(event))
             case Averaged() | AveragingFailed():
                 return self._averaged(event)
             case SumSpoilt():
@@ -201,7 +193,9 @@ class Round(BaseRound):
             case Fetched() | FetchFailed():
                 return self._fetched(event)
             case ClaimAnswered():
-                return self._claim_answered(event)
+                return (
+                    self.comparison.answered(event) if self.comparison and self.phase is Phase.EXCHANGING else []
+                )
             case SendRefused() if self.phase is not Phase.EXCHANGING:
                 return self._refused(event)
             case SendRefused() | SendFailed():
@@ -333,19 +327,8 @@ class Round(BaseRound):
         if self._series.paused:
             return PAUSED
         unwilling = "" if opening.started_by(self._settings.my_id) else self._series.unwilling
-        return self._out_of_turn() or unwilling
-
-    def _out_of_turn(self) -> str:
-        """Why it is not this node's turn, if nodes with desired labels and all others take turns."""
         turn = self._settings.declaration.turn if self._settings.declaration else None
-        if turn is None:
-            return ""
-        if label_trains(label_phase(turn.schedule, self.key.number, turning=turn.turning), turn.is_desired):
-            return ""
-        if turn.schedule == "coarse-first":
-            return TOO_EARLY if turn.is_desired else TOO_LATE
-        kind = text("labelled otherwise") if turn.is_desired else text("with labels of the desired space")
-        return text("this round is for nodes {kind}; it trains in the next one", kind)
+        return out_of_turn(turn, self.key.number) or unwilling
 
     def _sit_out(self, why: str) -> list[Effect]:
         self.starting_model.drop()
@@ -477,20 +460,19 @@ class Round(BaseRound):
         memory = self._held.state_memory(self._settings.shared_memory)
         own = Update(me, event.key, shared, *figures, contribution=event.contribution, memory=memory)
         self._held.learn(private)
-        self._held.offer(own)
         self.phase = Phase.GATHERING
-        self._note_training(event)
+        self.record.note_training(event, self._budget.record(event.release))
         self.record.used_hyper = used.fields() if used else None
         self._note_time(UpdateReceived(own, seconds=event.seconds))
         words = text(
             "trained on {count} examples; accuracy here {accuracy}", event.examples, f"{event.accuracy:.4f}"
         )
-        return [
-            self._save(),
-            *self._spread(own),
-            *self.gathering.receive(UpdateReceived(own)),
-            self._tell("trained", words),
-        ]
+        return self._offer(own, self._tell("trained", words))
+
+    def _offer(self, own: Update, told: Publish) -> list[Effect]:
+        """This node's update is there: it counts here, and all peers hear of it."""
+        self._held.offer(own)
+        return [self._save(), *self._spread(own), *self.gathering.receive(UpdateReceived(own)), told]
 
     def _training_failed(self, event: TrainingFailed) -> list[Effect]:
         """Handle a failed local training: tell all peers, and continue as a node that only receives."""
@@ -507,12 +489,6 @@ class Round(BaseRound):
             *self.decline(text("training failed: {reason}", event.reason)),
             self._tell("training_failed", self.error),
         ]
-
-    def _note_training(self, event: Trained) -> None:
-        record = self.record
-        record.pre_accuracy, record.examples = event.accuracy, event.examples
-        record.seconds["train"], record.metrics["before"] = event.seconds, event.metrics
-        record.privacy = self._budget.record(event.release)
 
     def _note_time(self, word: Word) -> None:
         """Record the duration of a node's training in this round, as the node states it."""
@@ -575,23 +551,15 @@ class Round(BaseRound):
         """Send an update of an earlier round in this one."""
         if why := self._budget.charge(late.update.params.digest, late.event.release):
             return self.decline(why)
-        age = self.key.number - late.update.key.number
-        memory = self._held.state_memory(self._settings.shared_memory)
-        own = replace(late.update, key=self.key, staleness=age, memory=memory)
-        self._note_training(late.event)
-        self._held.offer(own)
+        own = late.counted_in(self.key, self._held.state_memory(self._settings.shared_memory))
+        self.record.note_training(late.event, self._budget.record(late.event.release))
         self.gathering.took(self._settings.my_id, late.event.seconds)
         words = (
             text("this node's update is a round late and counts for less")
-            if age == 1
-            else text("this node's update is {count} rounds late and counts for less", age)
+            if own.staleness == 1
+            else text("this node's update is {count} rounds late and counts for less", own.staleness)
         )
-        return [
-            self._save(),
-            *self._spread(own),
-            *self.gathering.receive(UpdateReceived(own)),
-            self._tell("late_update", words, staleness=age),
-        ]
+        return self._offer(own, self._tell("late_update", words, staleness=own.staleness))
 
     # --- the updates of peers
 
@@ -755,10 +723,9 @@ class Round(BaseRound):
         Args:
             screened: whose updates came and do not count, each with the reason.
         """
-        gathering, record, declared = self.gathering, self.record, self._settings.declaration
-        left_out = {**(record.left_out or {}), **gathering.left_out(), **screened}
-        record.left_out = dict(sorted(left_out.items()))
-        record.alone = gathering.alone(left_out, by_turns=declared is not None and declared.turn is not None)
+        declared = self._settings.declaration
+        by_turns = declared is not None and declared.turn is not None
+        self.record.note_left_out(self.gathering, screened, by_turns=by_turns)
 
     def _sum_spoilt(self, event: SumSpoilt) -> list[Effect]:
         """Compute the sum again without updates that do not count and were already folded into it."""
@@ -780,6 +747,11 @@ class Round(BaseRound):
             self._series.propose(Opening.told_by(sign))
 
     # --- the average of the others, without this node
+
+    @property
+    def taken(self) -> CommonAverage | None:
+        """The average of most others, if this node takes that instead of averaging itself."""
+        return self._catching_up.taken if self._catching_up else None
 
     def without_me(self, peers: Set[PeerId]) -> Set[PeerId]:
         """Those of these peers whose average of this round, if they have made it, is without this node's update."""
@@ -831,53 +803,30 @@ class Round(BaseRound):
             effects.append(self._refusal(others, words, late=False))
         effects += [*gathering.abandon(), CancelTimer(self.start_timer), *self.ahead.forget()]
         self.starting_model.drop()
-        self.taken, self.phase = common, Phase.FETCHING
-        timer, patience = f"average:{self.key.number}:{self.key.initiator}", self._settings.waits.average
-        self._download = ParamsDownload(
-            *(self.key, common.digest, timer, me, common.peers, patience, self._fetching),
-            nbytes=self._held.schema.nbytes,
-            perhaps=self._peers.here,
-        )
-        return [*effects, *self._downloaded(self._download, self._download.start()), self._save()]
+        self.phase = Phase.FETCHING
+        self._catching_up = CatchingUp(self._parts, self.key, common)
+        return [*effects, *self._downloaded(self._catching_up, self._catching_up.start()), self._save()]
 
-    def _fetching(self, peer: PeerId) -> Publish:
-        number = self.key.number
-        words = text(
-            "fetching the average of round {number} from {peer}: it was made without this node", number, peer
-        )
-        return self._tell("fetching", words, peer=peer)
-
-    def _downloaded(self, download: ParamsDownload, effects: list[Effect]) -> list[Effect]:
+    def _downloaded(self, catching_up: CatchingUp, effects: list[Effect]) -> list[Effect]:
         """Go on after an event of the download: hold the average when it is here, or keep the own model."""
-        record, common = self.record, self.taken
-        assert common is not None
-        if download.failure is not None:
-            reason = download.failure
+        if (reason := catching_up.failure) is not None:
             self._fail(text("the average that others have made could not be fetched: {reason}", reason))
-            record.outcome = text("{error}; the model stays as it was", self.error)
+            self.record.outcome = text("{error}; the model stays as it was", self.error)
             return [*effects, *self.finish()]
-        if download.params is None or download.peer is None:
+        if not (told := catching_up.hold(self.record)):
             return effects
-        contributors = min(common.contributors, len(self._peers.here) + 1)
-        self._held.average(download.params, self.key, contributors, self._held.remembered, has_mine=False)
-        record.digest, record.taken_from, record.left_out = common.digest, download.peer, None
-        record.outcome = text(
-            "took the average of {count} updates from {peer}: most other nodes made it without this one",
-            contributors,
-            download.peer,
-        )
         self.phase = Phase.MEASURING
-        told = self._tell("average_taken", record.outcome, peer=download.peer, digest=common.digest)
         has_next = self._series.openable(self.key) is not None
-        return [*effects, self._save(), *([] if has_next else [self.measure()]), told]
+        return [*effects, self._save(), *([] if has_next else [self.measure()]), *told]
 
     def met(self, peer: PeerId) -> list[Effect]:
         """Handle a reachable peer: tell it of the average of the round, if it has no part in it."""
         accuracy = self._held.accuracy
-        if self._download is not None and self.is_taking:
-            return self._download.met(peer)
-        if self.takes_again is not None and self.taken is None and self.listening:
-            return self.take(self.takes_again) if peer in self.takes_again.peers else []
+        again = self.takes_again
+        if self._catching_up is not None and self.is_taking:
+            return self._catching_up.met(peer)
+        if again is not None and self.taken is None and self.listening:
+            return self.take(again) if peer in again.peers else []
         return [] if accuracy is None or not self._is_without(peer) else [self._claim((peer,), accuracy)]
 
     @property
@@ -929,31 +878,16 @@ class Round(BaseRound):
         held.measured(event.accuracy, event.private)
         learnt = [] if event.private is None else [self._save()]
         stopping.measured(event.accuracy, event.metrics, record.metrics.get("before", {}))
-        self.phase, self.exchange = Phase.EXCHANGING, self._new_exchange()
+        self.phase = Phase.EXCHANGING
+        expected = set() if self.taken else self._peers.here - self.gathering.late - self._absent
+        self.comparison = Comparison(self._parts, self.key, self.gathering, record, expected, adopts=self._adopts)
         send: list[Effect] = [self._claim(self._peers.here, event.accuracy)] if self._peers.here else []
         told = self._tell(
             "measured",
             text("accuracy after averaging {accuracy}", f"{event.accuracy:.4f}"),
             accuracy=event.accuracy,
         )
-        return [*learnt, *self.exchange.start(), *send, told]
-
-    def _new_exchange(self) -> Exchange:
-        held, declaration = self._held, self._settings.declaration
-        assert held.accuracy is not None and declaration is not None
-        model, claims = held.current, self._peers.claims
-        expected = set() if self.taken else self._peers.here - self.gathering.late - self._absent
-        return Exchange(
-            self.key,
-            expected,
-            digest=model.shared.digest,
-            accuracy=held.accuracy,
-            private=model.private,
-            threshold=declaration.exchange_threshold,
-            patience=self._settings.waits.claims,
-            silent=claims.silent(expected),
-            is_apart=model.contributors == 0,
-        )
+        return [*learnt, *self.comparison.start(), *send, told]
 
     @property
     def _absent(self) -> set[PeerId]:
@@ -963,87 +897,25 @@ class Round(BaseRound):
         return {peer for peer in self.gathering.missing if not self._peers.updates.has_spoken(peer)}
 
     def compare(self, event: Event) -> list[Effect]:
-        """Pass an event to the exchange; an adopted model replaces this node's at once."""
-        exchange, held = self.exchange, self._held
-        if self.phase is not Phase.EXCHANGING or exchange is None:
-            return []
-        before = exchange.adopted
-        claims = self._peers.claims
-        is_late = isinstance(event, TimerFired) and event.name == exchange.timer
-        if is_late:
-            claims.said_nothing(exchange.expected)
-        elif isinstance(event, ClaimReceived | ClaimAnswered):
-            claims.spoke(event.claim.peer)
-        effects = exchange.receive(event)
-        if exchange.done and not is_late:
-            claims.all_spoke()
-        winner = exchange.adopted
-        if winner is None or winner is before or winner.params is None:
-            return effects
-        words = text(
-            "adopted the model of {peer}: {accuracy} here, against {other}",
-            winner.peer,
-            f"{exchange.accuracy:.4f}",
-            f"{held.accuracy:.4f}",
-        )
-        if held.current.contributors == 0:
-            words = text(
-                "adopted the model of {peer}: most nodes began this round with another model than this one",
-                winner.peer,
-            )
-            if self.gathering.memory is not None and self.gathering.memory.is_apart:
-                words = text(
-                    "adopted the model of {peer}: most nodes remember something else of earlier rounds",
-                    winner.peer,
-                )
-        if max(winner.contributors, len(self.record.contributors)) > 1:  # else both are of one update
-            self.record.alone = {}
-        contributors = min(winner.contributors, len(self._peers.here) + 1)
-        held.adopt(winner.params, self.key.number, contributors, exchange.accuracy)
-        self.record.exchanged_with = winner.peer
-        return [*effects, self._save(), self._tell("exchanged", words, peer=winner.peer)]
-
-    def _claim_answered(self, event: ClaimAnswered) -> list[Effect]:
-        """Handle a peer's answer with its accuracy and model; a model that does not fit is not compared."""
-        if self.phase is not Phase.EXCHANGING or event.claim.round != self.key.number:
-            return []
-        self._series.stopping.heard(event.claim, self.key.number)
-        told: list[Effect] = []
-        try:
-            claim = self._held.conformed(event.claim)
-        except ParamsRefused as exc:
-            claim = replace(event.claim, params=None, digest=None)
-            told = [
-                self._tell(
-                    "refused",
-                    text("the model of {peer} was not considered: {reason}", claim.peer, exc),
-                    peer=claim.peer,
-                )
-            ]
-        return [*self.compare(ClaimAnswered(claim)), *told]
+        """Pass an event to the exchange of accuracies."""
+        return self.comparison.receive(event) if self.comparison and self.phase is Phase.EXCHANGING else []
 
     @property
     def is_compared(self) -> bool:
         """Whether the exchange is over, and the round with it."""
-        return self.phase is Phase.EXCHANGING and self.exchange is not None and self.exchange.done
+        return self.phase is Phase.EXCHANGING and self.comparison is not None and self.comparison.is_over
 
     # --- the end
 
     def finish(self) -> list[Effect]:
         """Close the round."""
-        record, accuracy = self.record, self._held.accuracy
+        record = self.record
         cancelled = self.leave()
-        self.phase, self.exchange = Phase.IDLE, None
-        result = text("round {number} closed: {outcome}", self.key.number, record.outcome)
-        if record.pre_accuracy is not None and accuracy is not None:
-            before, after = f"{record.pre_accuracy:.4f}", f"{accuracy:.4f}"
-            result = joined([result, text("accuracy here {accuracy} before, {later} after", before, after)])
+        self.phase, self.comparison = Phase.IDLE, None
+        result = record.words(self._held.accuracy)
         told = self._judge()
-        shown = {
-            name: value
-            for name, value in record.view().items()
-            if name not in ("contributions", "weighed", "left_out", "alone")
-        }
+        long = ("contributions", "weighed", "left_out", "alone")
+        shown = {name: value for name, value in record.view().items() if name not in long}
         rest = self._settings.waits.rest
         timer = [SetTimer(RESTED, rest)] if rest is not None else []
         return [*cancelled, self._save(), self._tell("round_closed", result, **shown), *told, *timer]
@@ -1066,10 +938,8 @@ class Round(BaseRound):
         if not self.is_past:
             effects += [CancelTimer(self.gathering.timer), CancelTimer(self.start_timer)]
         effects += self.ahead.forget()
-        if self._download is not None and not self._download.is_over:
-            effects.append(CancelTimer(self._download.timer))
-        if self.exchange is not None and not self.exchange.done:
-            effects.append(CancelTimer(self.exchange.timer))
+        effects += self._catching_up.cancel() if self._catching_up else []
+        effects += self.comparison.cancel() if self.comparison else []
         if self.is_recorded:
             return effects
         if is_replaced:

@@ -256,7 +256,7 @@ class SecureRound(VotedRound):
         self._own = Update(self._settings.my_id, self.key, shared.select(()), base=held.digest)
         held.learn(private)
         self.phase = Phase.GATHERING
-        self._note_training(event)
+        self.record.note_training(event, self._budget.record(event.release))
         self.record.used_hyper = used.fields() if used else None
         self._note_time(UpdateReceived(self._own, seconds=event.seconds))
         words = text(

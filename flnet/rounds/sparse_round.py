@@ -19,7 +19,6 @@ from flnet.params.params import PeerId
 from flnet.protocol.effects import Average, Effect, Send
 from flnet.protocol.events import Averaged, AveragingFailed, Event, UpdateOffered, UpdateReceived
 from flnet.protocol.updates import Update
-from flnet.rounds.adoption import Exchange
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import closing_words
 from flnet.rounds.model import Start
@@ -63,6 +62,8 @@ class SparseGathering(Gathering):
 
 class SparseRound(Round):
     """One round in which each node averages with its neighbours alone."""
+
+    _adopts = False  # nodes hold different models
 
     def _new_gathering(
         self, expected: Collection[PeerId], chosen: Collection[PeerId] | None = None
@@ -141,12 +142,6 @@ class SparseRound(Round):
     def _is_without(self, peer: PeerId) -> bool:
         """Whether a peer is told of the average in place of this node's update: of an average of its own, never."""
         return False
-
-    def _new_exchange(self) -> Exchange:
-        """Compare accuracies, but adopt nothing: nodes hold different models."""
-        exchange = super()._new_exchange()
-        exchange.only_hears()
-        return exchange
 
 
 def _due(start: Start | None) -> Start | None:

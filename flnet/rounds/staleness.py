@@ -46,6 +46,14 @@ class Late:
     update: Update
     event: Trained
 
+    def counted_in(self, key: RoundKey, memory: Digest | None) -> Update:
+        """The update as it is sent in a later round.
+
+        Args:
+            memory: see `Update`.
+        """
+        return replace(self.update, key=key, staleness=key.number - self.update.key.number, memory=memory)
+
 
 class Staleness:
     """A local training that lasts longer than its round, or its result, which counts in the next round.

@@ -26,7 +26,6 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import ChoiceMessage, JobMessage
 from flnet.protocol.secure_sum import SecurePart
 from flnet.protocol.updates import RoundKey
-from flnet.rounds.adoption import Exchange
 from flnet.rounds.base_round import GATHERING, Parts
 from flnet.rounds.catching_up import CommonAverage
 from flnet.rounds.history import RoundRecord
@@ -50,6 +49,7 @@ class VotedRound(Round):
     """
 
     message: ClassVar[type[JobMessage]]
+    _adopts = False  # all that have the average have the same model
     _states_average = frozenset({Phase.EXCHANGING, Phase.IDLE})  # who returns can hardly make it any more
 
     def __init__(
@@ -235,12 +235,6 @@ class VotedRound(Round):
     def take(self, common: CommonAverage, is_new: bool = False) -> list[Effect]:
         """Take the average that most others have made; this node makes none any more."""
         return [*super().take(common, is_new), *self._forget()]
-
-    def _new_exchange(self) -> Exchange:
-        """Compare accuracies, but adopt nothing: all that have the average have the same model."""
-        exchange = super()._new_exchange()
-        exchange.only_hears()
-        return exchange
 
     def _give_up(self, error: str) -> list[Effect]:
         """There will be no average: the model stays as it was."""
