@@ -16,7 +16,14 @@ from typing import Any
 from flnet.errors import IdTaken, IllegalStep, NotAccepted, Pending, StrangerThere
 from flnet.fingerprints import fingerprint
 from flnet.membership.announcing import RETRY
-from flnet.membership.introducing import may_introduce
+from flnet.membership.introducing import (
+    introduced_by,
+    introduced_itself,
+    lacked_by,
+    news_for,
+    stated,
+    to_compare_with,
+)
 from flnet.membership.names import NameTaken, admit, disputed, forget, refused
 from flnet.membership.probing import MET_IN_PERSON, probe_seconds, repeats, suspicion_ticks
 from flnet.membership.roster import MOST_STEP, STATES, Member, NoPlace, State, Status, news_of
@@ -58,7 +65,6 @@ from flnet.protocol.messages import MAX_INCARNATION, MAX_PEERS, AnnounceReply, N
 from flnet.text import text
 
 TICK = "tick"  # timer
-EXCHANGE = 5  # ticks between two exchanges of everything while members differ, in a large mesh
 
 
 class Members:
@@ -332,22 +338,13 @@ def hear_all(s: MeshState, news: Sequence[News], teller: PeerId, *, asked: bool 
             for item in news
             for effect in hear(s, item, is_certain=item.signature is not None or item.speaker == teller)
         ]
-    introduced = introduce(s, news, s.roster.known[teller])
+    introduced = [
+        effect
+        for meeting in introduced_by(s, news, s.roster.known[teller])
+        for effect in meet(s, *meeting, is_introduced=True)
+    ]
     heard = [effect for item in news for effect in hear(s, item, is_certain=asked and item.id == teller)]
     return [*introduced, *heard]
-
-
-def introduce(s: MeshState, news: Sequence[News], teller: Member) -> list[Effect]:
-    """Take in the nodes that a member of a large open mesh introduces; who is not taken in is called afterwards."""
-    new = [item for item in news if item.accepts and item.id != s.my_id and PeerId(item.id) not in s.roster.known]
-    if s.roster.size + len(new) <= MET_IN_PERSON:
-        return []
-    effects: list[Effect] = []
-    for item in new:
-        if may_introduce(s.roster, item, teller):
-            peer, accepts = Peer(id=item.id, ip=item.ip, port=item.port), frozenset(item.accepts or ())
-            effects += meet(s, peer, accepts, item.incarnation, item.key, is_introduced=True)
-    return effects
 
 
 def hear(s: MeshState, news: News, *, is_certain: bool = False) -> list[Effect]:
@@ -566,25 +563,6 @@ def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
     return [Answer(reply), *met, *heard, *announce_to(s, s.announcer.new_among(known))]
 
 
-def lacked_by(s: MeshState, event: AnnounceReceived) -> list[Peer]:
-    """The peers to which a node that announced itself is to announce itself next.
-
-    In a large open mesh a node that hears news is introduced to the others, except to those that hear none themselves.
-    """
-    told = {peer.id for peer in event.known} | {event.peer.id}
-    is_introduced = s.roster.introduces and event.incarnation is not None
-    lacks = (m for m in s.roster if m.alive and m.peer.id not in told and not (is_introduced and m.accepts))
-    return [member.peer for member in lacks][:MAX_PEERS]
-
-
-def news_for(s: MeshState, told: Sequence[News]) -> list[News]:
-    """All news for a node that told this one these; in a large mesh only what is new to it."""
-    if not s.roster.is_large:
-        return list(s.all_news())
-    held = {(item.id, item.state, item.incarnation) for item in told}
-    return [item for item in s.all_news() if (item.id, item.state, item.incarnation) not in held]
-
-
 def some_of(s: MeshState, remembered: tuple[str, ...]) -> list[str]:
     """As many of the addresses that this node remembers as it calls at first; the others are called where these fail."""
     if len(remembered) <= MET_IN_PERSON:
@@ -655,25 +633,7 @@ def ticked(s: MeshState, late: float) -> list[Effect]:
         effects += [
             probe(s, peer) for peer in prober.some(roster.alive, 1 if roster.is_large else s.pauses.fanout)
         ]
-    return [*effects, *exchange(s)]
-
-
-def exchange(s: MeshState) -> list[Effect]:
-    """Exchange everything with one member at times; in a large mesh only with one that knows other members."""
-    roster, is_time = s.roster, s.roster.tick % s.pauses.refresh == 0
-    if not roster.is_large:
-        others = roster.alive if is_time else []
-    elif is_time or (roster.tick % EXCHANGE == 0 and not len(roster.gossip)):
-        differing = s.digests.differing(roster.digest, roster.tick)
-        others = [peer for peer in differing if peer in roster.known and roster.known[peer].alive]
-    else:
-        others = []
-    return announce_to(s, [roster.known[peer].peer.address for peer in s.prober.some(others, 1)])
-
-
-def stated(s: MeshState) -> str | None:
-    """What this node states of the members that it knows: nothing in a small mesh."""
-    return s.roster.digest if s.roster.is_large else None
+    return [*effects, *announce_to(s, to_compare_with(s))]
 
 
 def give_up(s: MeshState) -> list[Effect]:
@@ -706,7 +666,8 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
         raise IdTaken(event.peer.id)
     effects: list[Effect] = []
     if caller not in s.roster.known:  # it knows us, we do not know it: we were restarted, or missed its call
-        effects += introduced_itself(s, event)
+        own = introduced_itself(s, event)
+        effects += meet_unless_doubtful(s, *own) if own else []
     if caller not in s.roster.known:
         effects += announce_to(s, s.announcer.new_among([event.peer]))
     else:
@@ -719,14 +680,6 @@ def probed(s: MeshState, event: ProbeReceived) -> list[Effect]:
         newest = [own_end(s), *newest]
     reply = ProbeReply(i_am=s.me, incarnation=s.incarnation, news=newest, key=s.key, members_digest=stated(s))
     return [Answer(reply), *effects]
-
-
-def introduced_itself(s: MeshState, event: ProbeReceived) -> list[Effect]:
-    """Take in a node of a large open mesh that probes this one and says with it what an announcement says."""
-    own = next((item for item in event.news if item.id == event.peer.id), None)
-    if s.proves_keys or own is None or not own.accepts or s.roster.size < MET_IN_PERSON:
-        return []
-    return meet_unless_doubtful(s, event.peer, frozenset(own.accepts), event.incarnation, event.key)
 
 
 def heard_from(s: MeshState, event: ProbeReceived) -> list[Effect]:

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flnet.membership.announcing import Announcer
-from flnet.membership.introducing import StatedDigests
 from flnet.membership.probing import Pauses, Prober
 from flnet.membership.roster import NEW, Member, Roster, Status
 from flnet.params.params import PeerId, Rng
@@ -40,6 +39,22 @@ class Doubted:
     move: Meeting | None = None
     is_asked: bool = False
     has_answered: bool = False
+
+
+class StatedDigests:
+    """What members said lately of whom they know; at most one value for each."""
+
+    def __init__(self) -> None:
+        self._stated: dict[PeerId, tuple[str | None, int]] = {}
+
+    def note(self, peer: PeerId, digest: str | None, tick: int) -> None:
+        """A member stated this digest, or none, as nodes of earlier versions."""
+        self._stated[peer] = digest, tick
+
+    def differing(self, own: str, tick: int) -> list[PeerId]:
+        """Members that said something else since the last tick; what is older is forgotten."""
+        self._stated = {peer: stated for peer, stated in self._stated.items() if stated[1] >= tick - 1}
+        return [peer for peer, (digest, _) in self._stated.items() if digest != own]
 
 
 class MeshState:
