@@ -17,7 +17,7 @@ LAYERED = ("flnet", "trainers", "resources", "manual_testing")
 MAX_FUNCTION_LINES = 50
 
 LAYERS = {
-    "text": 0,
+    **dict.fromkeys(("text", "installing"), 0),
     **dict.fromkeys(("names", "fingerprints"), 1),
     **dict.fromkeys(("errors", "networks"), 2),
     "params": 3,
@@ -46,7 +46,9 @@ SEES = frozenset(
     }
 )
 PURE_UP_TO = 8  # the highest layer without clock, chance, thread, disk or network
-READS_FILES = frozenset({"datasets", "settings", "temporary"})  # of these layers, but their work is on disk
+READS_FILES = frozenset(
+    {"datasets", "settings", "temporary", "installing"}
+)  # of these layers, but their work is on disk
 PURE_FOREIGN = frozenset({"blake3", "numpy", "pydantic", "pydantic_core"})
 _IMPURE = """
     asyncio concurrent ctypes datetime fcntl ftplib getpass glob http imaplib logging mmap multiprocessing os
@@ -63,6 +65,7 @@ TRAINERS_SEE = (
     "flnet.datasets",
     "flnet.algorithms",
     "flnet.compute.export",
+    "flnet.installing",
     "flnet.security.noise",
 )
 MANUAL_FOREIGN = frozenset({"httpx", "numpy", "playwright", "rich"})

@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import torch
 from torch import Tensor
 
+from flnet.installing import install
 from flnet.text import text
 from flnet.trainer import Array, Fit, NoisySteps, Optimiser, RowPrivacy, Task, TrainerError
 
@@ -134,7 +135,7 @@ class Steps(Generic[B]):
             from ._row_privacy import descend_hidden  # noqa: PLC0415  it takes an extra that few nodes have
         except ModuleNotFoundError as exc:
             raise TrainerError(
-                text('hiding single rows in PyTorch needs {module}: pip install "flnet[privacy]"', exc.name)
+                text("hiding single rows in PyTorch needs {module}: {command}", exc.name, install("privacy"))
             ) from exc
         if not isinstance(self._batches, Drawn):
             raise TrainerError(

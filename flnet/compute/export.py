@@ -20,6 +20,7 @@ import numpy as np
 
 from flnet.algorithms.wrapper import TwoModels, Wrapped, overrides
 from flnet.errors import NotOffered, TrainerError
+from flnet.installing import install
 from flnet.params.params import Array, Params
 from flnet.params.safetensors import in_order, write_header
 from flnet.text import text
@@ -177,7 +178,7 @@ def _package(name: str) -> Any:
     try:
         return importlib.import_module(name)
     except ImportError as exc:
-        raise NotOffered(text('exporting to ONNX needs the package onnx: pip install ".[onnx]"')) from exc
+        raise NotOffered(text("exporting to ONNX needs the package onnx: {command}", install("onnx"))) from exc
 
 
 Which = Literal["common", "personal"]

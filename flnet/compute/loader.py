@@ -26,6 +26,7 @@ from flnet.compute.checks import in_words
 from flnet.compute.vertical import VerticalHost
 from flnet.datasets import no_code as descriptions
 from flnet.errors import SettingsError, TrainerError
+from flnet.installing import install
 from flnet.security.noise import SecretNormal
 from flnet.settings import Settings
 from flnet.text import joined, text
@@ -256,11 +257,7 @@ def import_trainer(file: TrainerFile, settings: TrainerSettings, *, again: bool 
         raise
     except ModuleNotFoundError as exc:
         known = families([exc.name or ""]) & _EXTRAS
-        hint = (
-            text('pip install "flnet[{extra}]"', min(known))
-            if known
-            else text("it has to be installed on this node too")
-        )
+        hint = install(min(known)) if known else text("it has to be installed on this node too")
         raise TrainerError(
             joined([in_words(exc, text("trainer {trainer} cannot be loaded", file.id)), hint])
         ) from exc

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from flnet.algorithms.differential_privacy import parse_privacy
 from flnet.errors import SettingsError
+from flnet.installing import install
 from flnet.protocol.updates import NoisyRelease
 from flnet.rounds.privacy_plan import PrivacyPlan, Spent
 from flnet.settings import Settings
@@ -42,7 +43,7 @@ def plan_of(settings: Settings) -> PrivacyPlan | None:
     if importlib.util.find_spec("dp_accounting") is None:
         raise SettingsError(
             f"FLNET_PRIVACY={settings.privacy} needs dp-accounting, which is not installed here: "
-            "pip install 'flnet[privacy]'"
+            f"{install('privacy')}"
         )
     calibrate = partial(_calibrated, privacy.epsilon, privacy.delta, settings.privacy_rounds)
     cost = partial(epsilon, delta=privacy.delta)

@@ -11,6 +11,7 @@ from typing import IO, Any, Literal
 import numpy as np
 
 from flnet.errors import DataMissing
+from flnet.installing import install
 from flnet.params.params import Array
 from flnet.text import text
 
@@ -67,7 +68,7 @@ def _pillow() -> tuple[Any, Any]:
         from PIL import Image, ImageOps  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415  not for all
     except ImportError as exc:
         what = text("pictures are read with Pillow, which is not installed")
-        raise DataMissing(what, text("install it: pip install {package}", '"flnet[images]"')) from exc
+        raise DataMissing(what, text("install it: {command}", install("images"))) from exc
     return Image, ImageOps
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from flnet.datasets.labelled import Matrix, SparseRows
 from flnet.errors import DataMissing, TrainerError
+from flnet.installing import install
 from flnet.params.params import Array
 from flnet.text import text
 
@@ -425,7 +426,7 @@ def _parquet(path: Path) -> Iterator[TextRows]:
         import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415
         import pyarrow.parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415
     except ImportError as exc:
-        how = text('install it (pip install "flnet[table]"), or save the table as CSV')
+        how = text("install it ({command}), or save the table as CSV", install("table"))
         raise DataMissing(
             text("{path} is a Parquet file, and pyarrow, which reads those, is not installed", path), how
         ) from exc

@@ -33,6 +33,7 @@ from flnet.experiments.sigmoid_network import (
     gradient_of,
     row_errors,
 )
+from flnet.installing import install
 
 STEPS = 300  # of L-BFGS
 DARK = 0.3  # up to which the pixels go with which the search begins
@@ -189,4 +190,4 @@ def scipy_part(name: str) -> Any:
     try:
         return importlib.import_module(f"scipy.{name}")
     except ImportError as exc:
-        raise NotOffered("needs SciPy: pip install 'flnet[experiments]'") from exc
+        raise NotOffered(f"needs SciPy: {install('experiments')}") from exc

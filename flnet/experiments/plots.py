@@ -16,6 +16,7 @@ from typing import Any
 from flnet.errors import NotOffered
 from flnet.experiments.plan import Plan
 from flnet.experiments.statistics import Done, RankComparison, TableEntry, groups_alike
+from flnet.installing import install
 from flnet.params.params import Array
 
 FOLDER = "pictures"
@@ -123,7 +124,7 @@ def _matplotlib() -> Any:
     try:
         import matplotlib.figure  # noqa: PLC0415
     except ImportError as exc:
-        message = 'plots need matplotlib, which is not installed; install it (pip install "flnet[experiments]")'
+        message = f"plots need matplotlib, which is not installed; install it ({install('experiments')})"
         raise NotOffered(message) from exc
     return matplotlib
 

@@ -38,6 +38,7 @@ from flnet.experiments.cells import Cell, Outcome, batches
 from flnet.experiments.learners import LINKED, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import CellMesh
 from flnet.experiments.schedules import ScheduledMesh
+from flnet.installing import install
 from flnet.settings import Settings
 from flnet.temporary import temporary_folder
 
@@ -408,7 +409,7 @@ def _ray() -> Any:
     try:
         import ray  # noqa: PLC0415
     except ImportError as exc:
-        message = 'this engine needs Ray, which is not installed; install it (pip install "flnet[ray]")'
+        message = f"this engine needs Ray, which is not installed; install it ({install('ray')})"
         raise NotOffered(message) from exc
     return ray
 

@@ -19,6 +19,7 @@ import numpy as np
 from flnet.errors import NotOffered
 from flnet.experiments.cells import Cell, Outcome, Results
 from flnet.experiments.plan import Measure, Plan, Published
+from flnet.installing import install
 from flnet.params.params import Array
 
 Done = Sequence[tuple[Cell, Outcome]]
@@ -333,6 +334,6 @@ def _scipy_stats() -> Any:
     try:
         from scipy import stats  # noqa: PLC0415
     except ImportError as exc:
-        message = 'this test needs SciPy, which is not installed; install it (pip install "flnet[experiments]")'
+        message = f"this test needs SciPy, which is not installed; install it ({install('experiments')})"
         raise NotOffered(message) from exc
     return stats

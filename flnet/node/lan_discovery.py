@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import psutil
 
 from flnet.errors import StartError
+from flnet.installing import install
 from flnet.names import hostport
 from flnet.networks import address_of
 from flnet.text import text
@@ -59,7 +60,7 @@ class LanDiscovery:
             import zeroconf.asyncio  # noqa: PLC0415, F401 - a node without it does without discovery
         except ImportError as exc:
             raise StartError(
-                text('FLNET_DISCOVERY=lan needs the library zeroconf: pip install "flnet[lan]"')
+                text("FLNET_DISCOVERY=lan needs the library zeroconf: {command}", install("lan"))
             ) from exc
         self._name = f"{hashlib.sha256(node.encode()).hexdigest()[_KEPT]}.{SERVICE}"
         self._mesh, self._port, self._addresses = mesh.encode(), port, tuple(addresses)

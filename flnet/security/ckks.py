@@ -51,6 +51,7 @@ from flnet.algorithms.vertical.encryption import (
     wrong_size,
 )
 from flnet.errors import DataMissing, InvalidMessage, LocalError
+from flnet.installing import install
 from flnet.security.noise import system_normal
 from flnet.text import text
 
@@ -426,7 +427,7 @@ def _sealapi() -> Any:
         from tenseal import sealapi  # noqa: PLC0415 - an extra
     except ImportError as exc:
         what = text("encrypted training needs TenSEAL, which is not installed")
-        raise DataMissing(what, text("install it: pip install {package}", '"flnet[vertical]"')) from exc
+        raise DataMissing(what, text("install it: {command}", install("vertical"))) from exc
     return sealapi
 
 

@@ -19,6 +19,7 @@ from typing import Any
 
 from flnet.algorithms.vertical.groups import ELEMENT_BYTES, RANDOM_BYTES, Group, neutral, outside, wrong_length
 from flnet.errors import AlignmentRefused, TrainerError
+from flnet.installing import install
 from flnet.text import joined, text
 
 NAME = "edwards25519"
@@ -39,7 +40,7 @@ def ed25519_group() -> Group:
     Raises:
         TrainerError: PyNaCl is missing or too old; says how to install it.
     """
-    how = text('install it: pip install "flnet[vertical]"')
+    how = text("install it: {command}", install("vertical"))
     try:
         from nacl import bindings, exceptions  # noqa: PLC0415 - an extra; only vertical training needs it
 

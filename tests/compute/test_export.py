@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +15,7 @@ from flnet.algorithms.fl_protector import Increment
 from flnet.algorithms.scaffold import Controlled
 from flnet.compute.export import OnnxGraph, file_of, formats_of, which_alone, with_metadata
 from flnet.errors import NotOffered, TrainerError
+from flnet.installing import install
 from flnet.params.params import Params
 from flnet.trainer import Method, Trainer
 from tests.algorithms.lines import Lines, Point, clouds
@@ -114,7 +116,7 @@ def test_who_has_no_onnx_is_told_how_to_get_it(monkeypatch: pytest.MonkeyPatch) 
         raise ImportError(name)
 
     monkeypatch.setattr("flnet.compute.export.importlib.import_module", absent)
-    with pytest.raises(NotOffered, match=r"needs the package onnx: pip install"):
+    with pytest.raises(NotOffered, match="needs the package onnx: " + re.escape(install("onnx"))):
         OnnxGraph("test", (3,))
 
 

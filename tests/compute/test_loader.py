@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -12,6 +13,7 @@ import pytest
 from flnet.compute import loader
 from flnet.compute.loader import Sources, UnreadableSource, families, find_trainers, import_trainer
 from flnet.errors import SettingsError, TrainerError
+from flnet.installing import install
 from flnet.settings import Settings
 from flnet.trainer import Method, TrainerFile, TrainerSettings
 from tests.compute.bench import plugin
@@ -164,7 +166,7 @@ def test_a_folder_is_imported_with_what_lies_in_it_and_beside_it(folder: Path, t
         ("1 / 0", r"trainer ODD cannot be loaded: ZeroDivisionError: division by zero \(ODD.py, line 1\)"),
         ("raise SystemExit(1)", "SystemExit: 1"),
         ("import not_installed", "No module named 'not_installed'.*; it has to be installed on this node too"),
-        ("raise ModuleNotFoundError('No torch', name='torch')", r"; pip install \"flnet\[torch\]\""),
+        ("raise ModuleNotFoundError('No torch', name='torch')", "; " + re.escape(install("torch"))),
         ("def make_trainer(settings): return 5", "gave a int; expected a Trainer"),
         ("def make_trainer(): pass", "TypeError: make_trainer.. takes 0 positional arguments"),
         ("make_trainer = None", r"defines no function make_trainer\(settings\)"),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import re
 
 import pytest
 
 from flnet.compute import privacy_accounting
 from flnet.compute.privacy_accounting import epsilon, multiplier_for, plan_of, renyi_divergence
 from flnet.errors import SettingsError
+from flnet.installing import install
 from flnet.protocol.messages import HyperParams
 from flnet.protocol.updates import NoisyRelease
 from flnet.rounds.privacy_plan import Spent
@@ -115,6 +117,6 @@ def test_the_plan_is_that_of_the_settings() -> None:
 
 def test_without_the_library_a_promise_is_refused_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(SettingsError, match=r"needs dp-accounting.*pip install 'flnet\[privacy\]'"):
+    with pytest.raises(SettingsError, match="needs dp-accounting.*" + re.escape(install("privacy"))):
         privacy_accounting.plan_of(Settings(privacy="node:1:1e-5"))
     assert privacy_accounting.plan_of(Settings()) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import struct
 import sys
 import zlib
@@ -14,6 +15,7 @@ from PIL import Image
 from flnet.compute.prediction import picture_input
 from flnet.datasets.pictures import Colour, Unreadable, decoded
 from flnet.errors import DataMissing
+from flnet.installing import install
 from flnet.trainer import InputSpec
 from tests.datasets.own_files import in_every_form, picture, save
 
@@ -95,7 +97,7 @@ def test_without_pillow_it_says_what_is_missing(tmp_path: Path, monkeypatch: pyt
     path = save(tmp_path / "a.png", picture(0, 0))
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(
-        DataMissing, match=r'Pillow, which is not installed; install it: pip install "flnet\[images'
+        DataMissing, match="Pillow, which is not installed; install it: " + re.escape(install("images"))
     ):
         decoded(path, (8, 8), "rgb")
 

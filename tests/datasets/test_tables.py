@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 import unicodedata
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from flnet.datasets.labelled import dense_rows
 from flnet.datasets.tables import BadRow, ColumnSpec, RowBuilder, Table, gather, near, shown, text_rows
 from flnet.errors import DataMissing, TrainerError
+from flnet.installing import install
 from flnet.params.params import Array
 
 COLUMNS = [ColumnSpec("a"), ColumnSpec("b", frozenset({0.0, 1.0}))]
@@ -120,7 +122,7 @@ def test_without_pyarrow_a_parquet_file_says_what_is_missing(
 ) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(
-        DataMissing, match=r"pyarrow, .* is not installed; install it \(pip install \"flnet\[table\]"
+        DataMissing, match=r"pyarrow, .* is not installed; install it \(" + re.escape(install("table"))
     ):
         read(tmp_path / "t.parquet")
 

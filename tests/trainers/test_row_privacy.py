@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -20,6 +21,7 @@ if find_spec("opacus") is None:
 
 from flnet.algorithms.registry import with_method  # noqa: E402
 from flnet.algorithms.row_privacy import SHIPPED, hidden_mean  # noqa: E402
+from flnet.installing import install  # noqa: E402
 from flnet.params.params import Array, Params  # noqa: E402
 from flnet.protocol.messages import HyperParams  # noqa: E402
 from flnet.trainer import Method, NoisySteps, RowPrivacy, Task, Trainer, TrainerError  # noqa: E402
@@ -294,7 +296,7 @@ def test_without_opacus_a_training_says_what_to_install(
     trainers: dict[str, Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "trainers._row_privacy", None)
-    with pytest.raises(TrainerError, match=r"needs .*: pip install \"flnet\[privacy\]\""):
+    with pytest.raises(TrainerError, match="needs .*: " + re.escape(install("privacy"))):
         trainers["MNIST"].fit(task_of(trainers["MNIST"], OPEN))
     assert trainers["MNIST_3_7"].fit(task_of(trainers["MNIST_3_7"], OPEN)).noisy  # numpy needs nothing
 

@@ -50,6 +50,7 @@ ELSEWHERE = {
     "security/keys.py": "the node does not start, or `flnet doctor`: read in a terminal",
     "security/ownership.py": "the node does not start, or `flnet doctor`: read in a terminal",
     "text.py": "types",
+    "installing.py": "commands",
     "fingerprints.py": "words that are read aloud, the same in all languages",
     "security/signatures.py": "headers of another program, for its author",
     "security/tls.py": "the log",

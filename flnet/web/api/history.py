@@ -16,6 +16,7 @@ from pydantic import Field
 from quart import Response, current_app, request
 
 from flnet.errors import InvalidMessage, NotOffered, UnknownTrainer
+from flnet.installing import install
 from flnet.node import interface
 from flnet.node.interface import Node
 from flnet.params.params import TrainerId
@@ -388,7 +389,8 @@ def as_png(records: Sequence[interface.View], title: str) -> bytes:
         from PIL import Image, ImageDraw, ImageFont  # noqa: PLC0415
     except ImportError as exc:
         words = text(
-            'a PNG needs Pillow, which is not installed; install it (pip install "flnet[images]"), or take the SVG'
+            "a PNG needs Pillow, which is not installed; install it ({command}), or take the SVG",
+            install("images"),
         )
         raise NotOffered(words) from exc
     panels = panels_of(records)
