@@ -6,6 +6,7 @@ import io
 import tarfile
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from flnet.errors import DataMissing, TrainerError
 from flnet.params.params import Array
 from flnet.trainer import Partition, TrainerSettings
 from tests.trainers.cifar_forms import archive_of, batch_files, made_up, npz, unpacked
+from trainers import _cifar
 from trainers._cifar import CLASSES, SHA256, SIZE, URL, Photographs, load_photographs
 
 
@@ -61,37 +63,48 @@ def test_shards_of_the_binary_version_are_disjoint(tmp_path: Path, partition: st
     assert all((partition in node.info.note) is (partition != "iid") for node in nodes)
 
 
-def test_jpegs_are_decoded_and_a_damaged_one_is_named(tmp_path: Path) -> None:
-    image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install flnet[tensorflow]")
+def write_jpegs(folder: Path, image: Any, train: int = 100, spoil: int | None = None) -> None:
+    """`cifar10_full_jpeg.npz` with so many training and 20 test photographs, one of which may be no JPEG.
 
-    def packed(rows: int, seed: int, spoil: int | None = None) -> tuple[Array, Array, Array]:
+    Args:
+        image: the module PIL.Image.
+    """
+    arrays: dict[str, Array] = {}
+    for part, rows, seed in (("train", train, 0), ("test", 20, 1)):
         x, y = made_up(rows, seed)
         files = []
         for number, pixels in enumerate(x):
             file = io.BytesIO()
             image.fromarray(pixels).save(file, "JPEG", quality=95)
-            files.append(b"spoilt" if number == spoil else file.getvalue())
-        return np.frombuffer(b"".join(files), np.uint8), np.cumsum([0, *map(len, files)]), y
+            files.append(b"spoilt" if part == "test" and number == spoil else file.getvalue())
+        arrays[f"jpeg_{part}"] = np.frombuffer(b"".join(files), np.uint8)
+        arrays[f"offsets_{part}"] = np.cumsum([0, *map(len, files)])
+        arrays[f"y_{part}"] = y
+    np.savez(folder / "cifar10_full_jpeg.npz", **arrays)  # type: ignore[arg-type]
 
-    def write(spoil: int | None = None) -> None:
-        a, b, c = packed(100, 0)
-        d, e, f = packed(20, 1, spoil)
-        arrays = {
-            "jpeg_train": a,
-            "offsets_train": b,
-            "y_train": c,
-            "jpeg_test": d,
-            "offsets_test": e,
-            "y_test": f,
-        }
-        np.savez(tmp_path / "cifar10_full_jpeg.npz", **arrays)  # type: ignore[arg-type]
 
-    write()
+def test_all_photographs_are_taken_where_a_part_of_them_lies_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install flnet[tensorflow]")
+    write_jpegs(tmp_path, image, train=300)
+    npz(tmp_path).joinpath("cifar10.npz").rename(tmp_path / "cifar10_20k.npz")
+    whole = load(tmp_path, tmp_path / "whole").info
+    assert (whole.source, whole.rows["train"]) == (f"CIFAR-10 as JPEG in {tmp_path}/cifar10_full_jpeg.npz", 270)
+    monkeypatch.setattr(_cifar, "find_spec", lambda name: None)  # without Pillow a part is better than nothing
+    part = load(tmp_path, tmp_path / "part").info
+    assert (part.source, part.rows["train"]) == (f"CIFAR-10 in {tmp_path}/cifar10_20k.npz", 180)
+
+
+def test_jpegs_are_decoded_and_a_damaged_one_is_named(tmp_path: Path) -> None:
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install flnet[tensorflow]")
+
+    write_jpegs(tmp_path, image)
     data = load(tmp_path, tmp_path / "state")
     x, y = made_up(20, 1)
     assert data.test.y.tolist() == y.tolist()
     assert np.abs(data.test.x.astype(int) - x).mean() < 15
-    write(spoil=3)
+    write_jpegs(tmp_path, image, spoil=3)
     with pytest.raises(TrainerError, match=r"cifar10_full_jpeg.npz, test image 3 is damaged"):
         load(tmp_path, tmp_path / "state")
 
