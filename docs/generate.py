@@ -15,6 +15,9 @@ import click
 
 from flnet.cli.commands import cli
 from flnet.errors import FlnetError, PeerError
+from flnet.experiments.plan import find_plan
+from flnet.experiments.report import read_table
+from flnet.experiments.statistics import CHANCE, TableEntry
 from flnet.membership.probing import Pauses, suspicion_ticks
 from flnet.membership.roster import State, Status
 from flnet.rounds.steps import ASYNCHRONOUS, VERTICAL, draw
@@ -141,7 +144,41 @@ def _code(names: list[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
+def mlfedavg_table() -> str:
+    """MLFedAvg's means as they are kept, each with its difference from the published one."""
+    plan = find_plan("mlfedavg")
+    table = read_table(plan, ROOT / "docs" / "results" / plan.id / "table.csv")
+    compared = {(entry.row, entry.measure, entry.column): entry for entry in table if entry.difference is not None}
+    near = {key for key, entry in compared.items() if entry.is_near(plan.tolerance)}
+    within = {key for key, entry in compared.items() if entry.is_within(plan.tolerance)}
+    columns = [column.name for column in plan.columns]
+    lines = [
+        "Each cell has the mean over seeds, its difference from the published one, and the number of seeds; bold if "
+        f"the difference is more than {CHANCE:g} standard errors. **{len(near)} of {len(compared)} cells are within "
+        f"{CHANCE:g} standard errors**, {len(within)} within {plan.tolerance:g} (30 % of a value below 0.1), "
+        f"{len(near & within)} within both, {len(compared) - len(near | within)} within neither.",
+        "",
+        f"| data set | measure | {' | '.join(columns)} |",
+        "| --- " * (2 + len(columns)) + "|",
+    ]
+    last = ""
+    for row, measure in dict.fromkeys((row.name, test) for row in plan.rows for test in plan.statistics):
+        cells = [(key, compared[key]) for column in columns if (key := (row, measure, column)) in compared]
+        if cells:
+            shown = " | ".join(_mean(entry, bold=key not in near) for key, entry in cells)
+            lines.append(f"| {row if row != last else ''} | {measure} | {shown} |")
+            last = row
+    return "\n".join(lines)
+
+
+def _mean(entry: TableEntry, *, bold: bool) -> str:
+    stars = "**" if bold else ""
+    difference = f"{entry.difference:+.3f}".replace("-", "\N{MINUS SIGN}")
+    return f"{stars}{entry.mean:.3f} {difference}{stars} ({entry.count})"
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "mlfedavg": mlfedavg_table,
     "settings": settings_table,
     "commands": commands_table,
     "endpoints": endpoints_table,

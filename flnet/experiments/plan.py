@@ -26,7 +26,10 @@
     row = "..."
     column = "..."
     measure = "accuracy"
-    value = 0.98
+    value = 0.98                         # or "> 0.96", or "0.98 to 0.99"
+
+    [[published]]                        # or all that a work has for this table (`flnet.experiments.published`)
+    work = "delgado2024"
 
 A column overrides a row, and a row the base. A name in braces is replaced by its value; if the text is nothing
 else, the value keeps its type, so that `epochs = "{E}"` is a number.
@@ -46,6 +49,7 @@ from pydantic import Field, ValidationError
 
 from flnet.errors import SettingsError
 from flnet.experiments.cells import Cell, Over, Record, Setup
+from flnet.experiments.published import Published, PublishedTest, Quotation, published_tests
 from flnet.protocol.messages import explain
 
 QUICK_ROUNDS, QUICK_SEEDS = 2, 1  # of `--quick`
@@ -67,22 +71,6 @@ class Measure(Record):
     figure: str = "after.accuracy"
     over: Over = "mean"
     lower_is_better: bool = False
-
-
-class Published(Record):
-    """The published value of a cell.
-
-    Attributes:
-        spread: standard deviation over the seeds of the source.
-        seeds: their number.
-    """
-
-    row: str
-    column: str
-    measure: str
-    value: float
-    spread: float | None = None
-    seeds: int | None = Field(default=None, ge=1)
 
 
 class Note(Record):
@@ -114,7 +102,9 @@ class Plan(Record):
         id: its name on the command line.
         statistics: names of the measures whose columns are compared by ranks.
         compared: the sets of columns that are compared; all columns as one set if empty.
-        tolerance: larger differences from published values are listed, with the notes about them.
+        published_tests: rank tests of the works from which published values are taken.
+        tolerance: larger differences from published values are listed, with the notes about them; below 0.1 in
+            proportion to the published value.
     """
 
     id: str
@@ -128,6 +118,7 @@ class Plan(Record):
     columns: tuple[PlanLine, ...] = Field(min_length=1)
     measures: tuple[Measure, ...] = (Measure(name="accuracy"),)
     published: tuple[Published, ...] = ()
+    published_tests: tuple[PublishedTest, ...] = ()
     statistics: tuple[str, ...] = ()
     compared: tuple[tuple[str, ...], ...] = ()
     tolerance: float = Field(default=0.03, ge=0)
@@ -189,11 +180,34 @@ def read_plan(path: Path) -> Plan:
             raise SettingsError(f"{path}: expected [[{kind}]] with a name each")
         lines[kind] = [expanded for line in given for expanded in _expanded(line, path)]
     try:
+        quotations = _quotations(lines)
         plan = Plan.model_validate({"id": path.stem, **lines})
+        plan = _quoting(plan, quotations)
     except ValidationError as exc:
         raise SettingsError(f"{path}: {explain(exc)}") from exc
     _check(plan, path)
     return plan
+
+
+def _quotations(lines: dict[str, Any]) -> list[Quotation]:
+    """Take those lines of `published` that name a work out of them."""
+    given = lines.get("published", [])
+    if not isinstance(given, list):
+        return []
+    lines["published"] = [line for line in given if not (isinstance(line, dict) and "work" in line)]
+    return [Quotation.model_validate(line) for line in given if isinstance(line, dict) and "work" in line]
+
+
+def _quoting(plan: Plan, quotations: Sequence[Quotation]) -> Plan:
+    """The plan with the published values and tests of works.
+
+    Raises:
+        SettingsError: a work has none for this plan.
+    """
+    names = [[line.name for line in lines] for lines in (plan.rows, plan.columns, plan.measures)]
+    values = [value for quotation in quotations for value in quotation.cells(*names)]
+    tests = published_tests(dict.fromkeys(quotation.work for quotation in quotations))
+    return plan.model_copy(update={"published": (*plan.published, *values), "published_tests": tuple(tests)})
 
 
 def shipped() -> dict[str, Path]:

@@ -140,7 +140,7 @@ def draw_bars(
         bars: for each group its bars; None, or an entry without a mean, leaves a gap.
     """
     width = 0.8 / max(len(columns), 1)
-    marks: list[tuple[float, float]] = []  # places and published values
+    marks: list[tuple[float, float]] = []  # places and published values, bounds or ends of ranges
     for number, name in enumerate(columns):
         places, means, spreads = [], [], []
         for group, entry in enumerate(row[number] for row in bars):
@@ -149,7 +149,7 @@ def draw_bars(
                 places.append(place)
                 means.append(entry.mean)
                 spreads.append(entry.spread or 0.0)
-                marks += [(place, entry.published.value)] if entry.published else []
+                marks += [(place, end) for end in entry.published.value.ends] if entry.published else []
         axes.bar(places, means, 0.92 * width, yerr=spreads, label=_plain(name), alpha=0.75, error_kw={"lw": 1})
     if marks:
         values, left = [value for _, value in marks], [place - 0.46 * width for place, _ in marks]
@@ -215,7 +215,7 @@ def _bars(plan: Plan, table: Sequence[TableEntry]) -> Planned:
         rows = [
             row.name
             for row in plan.rows
-            if any((entry := at.get((row.name, column))) and entry.values for column in columns)
+            if any((entry := at.get((row.name, column))) and entry.count for column in columns)
         ]
         for start in range(0, len(rows), MOST_ROWS):
             part = rows[start : start + MOST_ROWS]

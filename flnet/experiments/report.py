@@ -12,11 +12,25 @@ from flnet.errors import LocalError, NotOffered
 from flnet.experiments.cells import Cell, Results
 from flnet.experiments.plan import Plan
 from flnet.experiments.plots import Plot, write_plots
-from flnet.experiments.statistics import Done, RankComparison, TableEntry, comparisons, entries, groups_alike
+from flnet.experiments.published import PublishedTest
+from flnet.experiments.statistics import (
+    CHANCE,
+    SMALL,
+    Done,
+    RankComparison,
+    Summary,
+    TableEntry,
+    comparisons,
+    entries,
+    groups_alike,
+)
 
 REPORT, TABLE, CELLS = "report.md", "table.csv", "cells.csv"
+TABLE_COLUMNS = (
+    *("measure", "row", "column", "seeds", "mean", "standard_deviation", "published", "difference"),
+    *("standard_errors", "near", "nearest_round", "reason"),
+)
 DIGITS = 4
-CHANCE = 2.0  # standard errors within which a difference may well be chance
 MOST_PAIRS = 15  # rows of a table of pairs
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would take text that starts so for a formula
 
@@ -47,7 +61,7 @@ def write_report(plan: Plan, cells: Sequence[Cell], results: Results, folder: Pa
             missing_parts.append(exc.message)
         lines = _report(plan, table, done, tests, plots, missing_parts, len(cells))
         (folder / REPORT).write_text("\n".join(lines) + "\n", "utf-8")
-        _write_csv(folder / TABLE, _table_rows(table))
+        write_table(plan, table, folder / TABLE)
         _write_csv(folder / CELLS, _cell_rows(plan, done))
     except OSError as exc:
         raise LocalError(f"the report cannot be written to {folder}: {exc}") from exc
@@ -70,10 +84,10 @@ def _report(
     if plan.words:
         yield f"\n{plan.words.strip()}"
     for measure in plan.measures:
-        yield from _measure(plan, measure.name, [entry for entry in table if entry.measure == measure.name])
+        yield from measure_section(plan, measure.name, table)
         yield from _images(plots, f"bars {measure.name}")
-    yield from _published(plan, table)
-    yield from _rank_tests(tests)
+    yield from published_section(plan, table)
+    yield from rank_tests_section(tests, plan.published_tests)
     yield from _images(plots, "ranks")
     yield from _missing(table)
     yield from _images(plots, "curves", "\n## Round by round")
@@ -93,8 +107,9 @@ def _effort(done: Done, count: int) -> Iterator[str]:
         yield f"\nData: {data}."
 
 
-def _measure(plan: Plan, name: str, table: Sequence[TableEntry]) -> Iterator[str]:
+def measure_section(plan: Plan, name: str, entries_of_all: Sequence[TableEntry]) -> Iterator[str]:
     """The table of one measure, with the rows and columns of the plan."""
+    table = [entry for entry in entries_of_all if entry.measure == name]
     has_published = any(entry.published for entry in table)
     below = "; below it the published value and the difference" if has_published else ""
     yield f"\n## {name}\n\nMean ± standard deviation over seeds (number of seeds){below}.\n"
@@ -113,48 +128,75 @@ def _cell(entry: TableEntry | None) -> str:
     text = "-"
     if entry.mean is not None:
         spread = f" ± {_number(entry.spread, like=entry.mean)}" if entry.spread is not None else ""
-        text = f"{_number(entry.mean)}{spread} ({len(entry.values)})"
+        text = f"{_number(entry.mean)}{spread} ({entry.count})"
     if entry.published is not None:
-        text += f"<br>{_number(entry.published.value)}"
-        text += f" {entry.difference:+.{DIGITS}f}" if entry.difference is not None else ""
+        text += f"<br>{_value(entry)}"
+        text += f" {_difference(entry)}" if entry.difference is not None else ""
     return text
 
 
 # Published values.
 
 
-def _published(plan: Plan, table: Sequence[TableEntry]) -> Iterator[str]:
-    """How many cells agree with what was published, and the notes about those that do not."""
-    compared = [entry for entry in table if entry.difference is not None]
-    if not compared:
+def published_section(plan: Plan, table: Sequence[TableEntry]) -> Iterator[str]:
+    """How many cells agree with what was published, and hypotheses about those that do not."""
+    known = [entry for entry in table if entry.difference is not None and entry.published]
+    compared = [entry for entry in known if entry.published and not entry.published.value.is_bound]
+    bounds = [entry for entry in known if entry not in compared]
+    if not known:
         return
-    far = [entry for entry in compared if abs(entry.difference or 0) > plan.tolerance]
-    near = len(compared) - len(far)
+    near = sum(entry.is_near(plan.tolerance) for entry in compared)
     yield "\n## Comparison with published values\n"
-    yield f"{near} of {len(compared)} cells are within {plan.tolerance:g} of the published value."
+    if compared:
+        yield f"{near} of {len(compared)} cells are near the published value."
+        with_errors = [entry for entry in compared if entry.standard_errors is not None]
+        yield from _criteria(plan, with_errors, len(compared))
+    if bounds:
+        held = sum(entry.is_near(plan.tolerance) for entry in bounds)
+        yield f"{held} of {len(bounds)} cells keep the bound that the source has in place of a value."
+    far = [entry for entry in known if not (entry.is_near(plan.tolerance) and entry.is_within(plan.tolerance))]
     if not far:
         return
-    errors = [entry.standard_errors for entry in far if entry.standard_errors is not None]
-    if errors:
-        yield (
-            f"{sum(error <= CHANCE for error in errors)} of the other {len(far)} differ by at most {CHANCE:g} "
-            "standard errors, which may be chance with so few seeds."
-        )
-    yield "\nThe others:\n"
-    names = ("published", "ours", "difference", "spread", "standard errors", "nearest after rounds")
+    yield "\nCells that are not near, or farther than the tolerance:\n"
+    names = ("published", "ours", "difference", "spread", "standard errors", "near", "nearest after rounds")
     yield from _head("row", "column", "measure", *names)
     for entry in far:
-        published, mean, difference = entry.published, entry.mean, entry.difference
-        assert published is not None and mean is not None and difference is not None
+        mean, difference = entry.mean, entry.difference
+        assert mean is not None and difference is not None
         spread = f"{entry.spread:.{DIGITS}f}" if entry.spread is not None else "-"
         errors_off = f"{entry.standard_errors:.1f}" if entry.standard_errors is not None else "-"
-        numbers = (_number(published.value), _number(mean), f"{difference:+.{DIGITS}f}", spread, errors_off)
-        yield _row(entry.row, entry.column, entry.measure, *numbers, str(entry.nearest or "-"))
+        numbers = (_value(entry), _number(mean), f"{difference:+.{DIGITS}f}", spread, errors_off)
+        verdict = "yes" if entry.is_near(plan.tolerance) else "no"
+        yield _row(entry.row, entry.column, entry.measure, *numbers, verdict, str(entry.nearest or "-"))
     yield from _notes(plan, far)
+
+
+def _criteria(plan: Plan, known: Sequence[TableEntry], count: int) -> Iterator[str]:
+    """What near means, and how many cells meet which of the two criteria.
+
+    Args:
+        known: the cells whose standard errors are known, of `count` in all.
+    """
+    tolerance = f"{plan.tolerance:g} ({plan.tolerance / SMALL:.0%} of a published value below {SMALL:g})"
+    if not known:
+        yield f"Near is within {tolerance}: standard errors are not known."
+        return
+    rest = f"; for the other {count - len(known)} cells it is within {tolerance}" if len(known) < count else ""
+    yield f"Near is within {CHANCE:g} standard errors of the difference{rest}."
+    yield f"Both criteria, with a tolerance of {tolerance}:\n"
+    yield from _head("", f"within {CHANCE:g} standard errors", "farther")
+    for name, wanted in (("within the tolerance", True), ("farther", False)):
+        errors = [entry.is_near(plan.tolerance) for entry in known if entry.is_within(plan.tolerance) == wanted]
+        yield _row(name, str(sum(errors)), str(len(errors) - sum(errors)))
 
 
 def _notes(plan: Plan, far: Sequence[TableEntry]) -> Iterator[str]:
     """The plan's notes about cells that are far off, and how many cells have none."""
+    if plan.notes:
+        yield (
+            "\nHypotheses about them. All were made after the results were seen; none is shown to be the cause "
+            "unless the experiment that shows it is named:"
+        )
     explained: set[TableEntry] = set()
     for note in plan.notes:
         about = (note.row, note.column, note.measure)
@@ -171,14 +213,14 @@ def _notes(plan: Plan, far: Sequence[TableEntry]) -> Iterator[str]:
             yield f"\n- **{', '.join(filter(None, about)) or 'all of them'}** ({len(meant)}): {note.words.strip()}"
     unexplained = len(far) - len(explained)
     if unexplained and plan.notes:
-        yield f"\n{unexplained} of them have no explanation yet."
+        yield f"\nThere is no hypothesis yet about {unexplained} of them."
 
 
 # Rank tests.
 
 
-def _rank_tests(tests: Sequence[RankComparison]) -> Iterator[str]:
-    """Friedman's and Nemenyi's tests, and Wilcoxon's for each pair of columns."""
+def rank_tests_section(tests: Sequence[RankComparison], published: Sequence[PublishedTest] = ()) -> Iterator[str]:
+    """Friedman's and Nemenyi's tests with those of the source, and Wilcoxon's for each pair of columns."""
     if not tests:
         return
     yield "\n## Do the columns differ?"
@@ -186,14 +228,30 @@ def _rank_tests(tests: Sequence[RankComparison]) -> Iterator[str]:
         "\nFriedman's test without a correction for ties; a row of the test is a row and seed of the table, and "
         "rank 1 is the best. Nemenyi's critical difference at 0.05.\n"
     )
-    yield from _head("measure", "mean ranks", "rows", "Q", "p", "critical difference", "differ")
+    theirs = {(test.measure, test.columns): test for test in published}
+    extra = ("published Q", "published p") if theirs else ()
+    yield from _head("measure", "mean ranks", "rows", "Q", "p", "critical difference", "differ", *extra)
     for test in tests:
-        friedman = test.friedman
-        ranks = ", ".join(f"{name} {rank:.4f}" for name, rank in zip(test.columns, friedman.ranks, strict=True))
-        numbers = (str(friedman.rows), f"{friedman.statistic:.4f}", f"{friedman.p:.3g}", f"{test.distance:.4f}")
-        yield _row(test.measure, ranks, *numbers, _different(test))
+        other = theirs.get((test.measure, test.columns))
+        yield _row(*_rank_cells(test), *(_published_cells(other) if extra else ()))
+    for words in dict.fromkeys(test.words for test in published if test.words):
+        yield f"\nPublished Q and p: {words}."
     for test in tests:
         yield from _pairs(test)
+
+
+def _rank_cells(test: RankComparison) -> tuple[str, ...]:
+    friedman = test.friedman
+    ranks = ", ".join(f"{name} {rank:.4f}" for name, rank in zip(test.columns, friedman.ranks, strict=True))
+    numbers = (str(friedman.rows), f"{friedman.statistic:.4f}", f"{friedman.p:.3g}", f"{test.distance:.4f}")
+    return (test.measure, ranks, *numbers, _different(test))
+
+
+def _published_cells(test: PublishedTest | None) -> tuple[str, str]:
+    if test is None:
+        return "", ""
+    printed = f" (printed: {test.printed_p:.3g})" if test.printed_p is not None else ""
+    return f"{test.statistic:.4f}", f"{test.p:.3g}{printed}"
 
 
 def _pairs(test: RankComparison) -> Iterator[str]:
@@ -276,13 +334,37 @@ def _one_line(text: str) -> str:
     return " ".join(text.replace("|", "\\|").split())
 
 
-def _table_rows(table: Iterable[TableEntry]) -> Iterator[list[Any]]:
-    names = ("seeds", "mean", "standard_deviation", "published", "difference", "reason")
-    yield ["measure", "row", "column", *names]
+def _table_rows(plan: Plan, table: Iterable[TableEntry]) -> Iterator[list[Any]]:
+    yield list(TABLE_COLUMNS)
     for entry in table:
-        published = entry.published.value if entry.published else None
-        numbers = [len(entry.values), entry.mean, entry.spread, published, entry.difference]
-        yield [entry.measure, entry.row, entry.column, *numbers, "; ".join(entry.reasons)]
+        published = entry.published.value.printed if entry.published else None
+        near = None if entry.difference is None else "yes" if entry.is_near(plan.tolerance) else "no"
+        compared = [published, entry.difference, entry.standard_errors, near, entry.nearest]
+        numbers = [entry.count, entry.mean, entry.spread]
+        yield [entry.measure, entry.row, entry.column, *numbers, *compared, "; ".join(entry.reasons)]
+
+
+def read_table(plan: Plan, path: Path) -> list[TableEntry]:
+    """The entries of a table that was written, with the published values of the plan and without single seeds.
+
+    Raises:
+        LocalError: it cannot be read.
+    """
+    published = {(value.row, value.column, value.measure): value for value in plan.published}
+    table = []
+    try:
+        with path.open(encoding="utf-8", newline="") as file:
+            for line in csv.DictReader(file):
+                row, column, measure = (line[name].removeprefix("'") for name in ("row", "column", "measure"))
+                spread = float(line["standard_deviation"]) if line["standard_deviation"] else None
+                summary = Summary(int(line["seeds"]), float(line["mean"]), spread) if line["mean"] else None
+                nearest = int(text) if (text := line.get("nearest_round")) else None
+                value, reasons = published.get((row, column, measure)), tuple(filter(None, [line["reason"]]))
+                entry = TableEntry(row, column, measure, (), value, reasons, 0, nearest, summary)
+                table.append(entry)
+    except (OSError, KeyError, ValueError) as exc:
+        raise LocalError(f"{path} is no table of {plan.id}: {exc}") from exc
+    return table
 
 
 def _cell_rows(plan: Plan, done: Done) -> Iterator[list[Any]]:
@@ -294,6 +376,15 @@ def _cell_rows(plan: Plan, done: Done) -> Iterator[list[Any]]:
         yield [cell.row, cell.column, cell.seed, *values, *costs, outcome.machine, outcome.reason]
 
 
+def write_table(plan: Plan, table: Iterable[TableEntry], path: Path) -> None:
+    """Write the means as CSV, which `read_table` reads.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    _write_csv(path, _table_rows(plan, table))
+
+
 def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
     with path.open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\r\n").writerows([_no_formula(value) for value in row] for row in rows)
@@ -302,6 +393,20 @@ def _write_csv(path: Path, rows: Iterable[Sequence[Any]]) -> None:
 def _no_formula(value: Any) -> Any:
     """Text that no spreadsheet takes for a formula."""
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def _value(entry: TableEntry) -> str:
+    """The published value; bounds and ranges as the source has them."""
+    assert entry.published is not None
+    value = entry.published.value
+    return _number(value.low) if value.is_number else value.printed
+
+
+def _difference(entry: TableEntry) -> str:
+    assert entry.published is not None
+    if entry.difference == 0 and not entry.published.value.is_number:
+        return "holds"
+    return f"{entry.difference:+.{DIGITS}f}"
 
 
 def _number(value: float, like: float | None = None) -> str:

@@ -20,9 +20,26 @@ from flnet.errors import NotOffered
 from flnet.experiments.cells import Cell, Outcome, Results
 from flnet.experiments.plan import Measure, Plan, Published
 from flnet.installing import install
+from flnet.experiments.plan import Measure, Plan
+from flnet.experiments.published import Published, Value
 from flnet.params.params import Array
 
 Done = Sequence[tuple[Cell, Outcome]]
+CHANCE = 2.0  # standard errors within which a difference may well be chance
+SMALL = 0.1  # published values below it have a tolerance in proportion to them
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a table that was written has of the seeds of a cell.
+
+    Attributes:
+        spread: standard deviation (with n - 1); None for fewer than two.
+    """
+
+    count: int
+    mean: float
+    spread: float | None
 
 
 @dataclass(frozen=True)
@@ -34,6 +51,7 @@ class TableEntry:
         reasons: why seeds have no number, each reason once.
         missing: how many seeds have not been run yet.
         nearest: after how many rounds our mean is nearest to the published value, if the figure was kept by round.
+        summary: of all seeds, where only that was kept and `values` is empty.
     """
 
     row: str
@@ -44,21 +62,31 @@ class TableEntry:
     reasons: tuple[str, ...] = ()
     missing: int = 0
     nearest: int | None = None
+    summary: Summary | None = None
+
+    @property
+    def count(self) -> int:
+        """How many seeds have a number."""
+        return self.summary.count if self.summary else len(self.values)
 
     @property
     def mean(self) -> float | None:
         """Mean over the seeds; None without any."""
+        if self.summary:
+            return self.summary.mean
         return fmean(value for _, value in self.values) if self.values else None
 
     @property
     def spread(self) -> float | None:
         """Standard deviation over the seeds (with n - 1); None for fewer than two."""
+        if self.summary:
+            return self.summary.spread
         return stdev(value for _, value in self.values) if len(self.values) > 1 else None
 
     @property
     def difference(self) -> float | None:
-        """Our mean minus the published value."""
-        return None if self.published is None or self.mean is None else self.mean - self.published.value
+        """Our mean minus the published value; 0 where that is a bound or a range which our mean keeps."""
+        return None if self.published is None or self.mean is None else self.published.value.difference(self.mean)
 
     @property
     def standard_errors(self) -> float | None:
@@ -70,8 +98,29 @@ class TableEntry:
         if published is None or published.seeds is None or self.difference is None or self.spread is None:
             return None
         theirs = self.spread if published.spread is None else published.spread
-        error = sqrt(self.spread**2 / len(self.values) + theirs**2 / published.seeds)
+        error = sqrt(self.spread**2 / self.count + theirs**2 / published.seeds)
         return abs(self.difference) / error if error else None
+
+    def is_within(self, tolerance: float) -> bool:
+        """Whether the difference is at most the tolerance, which for values below 0.1 shrinks with the value.
+
+        A bound has no tolerance: it holds or not.
+        """
+        if self.published is None or self.difference is None:
+            return False
+        if self.published.value.is_bound:
+            return self.difference == 0
+        size = min(map(abs, self.published.value.ends))
+        return abs(self.difference) <= tolerance * min(1.0, size / SMALL)
+
+    def is_near(self, tolerance: float) -> bool:
+        """Whether our mean agrees with the published value: within two standard errors, whatever the tolerance.
+
+        So a small difference of two exact means is none that agrees, and a large one of two inexact means no
+        miss. The tolerance decides where standard errors are not known.
+        """
+        errors = self.standard_errors
+        return self.is_within(tolerance) if errors is None else errors <= CHANCE
 
 
 @dataclass(frozen=True)
@@ -174,13 +223,13 @@ def _entry(
     )
 
 
-def _nearest(measure: Measure, done: Done, published: float) -> int | None:
+def _nearest(measure: Measure, done: Done, published: Value) -> int | None:
     """The number of rounds after which the mean is nearest to the published value, as far as all seeds had them."""
     courses = [outcome.course(measure.figure) for _, outcome in done if measure.figure in outcome.curves]
     means = [fmean(values) for values in zip(*courses, strict=False)] if measure.over == "mean" else []
     if len(means) < 2:
         return None
-    return min(range(len(means)), key=lambda number: abs(means[number] - published)) + 1
+    return min(range(len(means)), key=lambda number: abs(published.difference(means[number]))) + 1
 
 
 # Comparisons of columns.

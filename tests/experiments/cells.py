@@ -62,6 +62,11 @@ column = "agg1"
 measure = "accuracy"
 value = 0.90
 seeds = 3
+[[published]]
+row = "scene"
+column = "alone"
+measure = "accuracy"
+value = "> 0.4"
 
 [[notes]]
 words = "Theirs is a typing error."

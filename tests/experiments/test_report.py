@@ -15,8 +15,16 @@ from flnet.errors import LocalError
 from flnet.experiments import plots, report
 from flnet.experiments.plan import Measure
 from flnet.experiments.plots import draw_ranks, save
-from flnet.experiments.report import MOST_PAIRS, write_report
-from flnet.experiments.statistics import RankComparison, compare
+from flnet.experiments.published import PublishedTest
+from flnet.experiments.report import (
+    MOST_PAIRS,
+    measure_section,
+    published_section,
+    read_table,
+    write_report,
+    write_table,
+)
+from flnet.experiments.statistics import RankComparison, compare, entries
 from tests.experiments.cells import results_of, small_plan
 
 pytest.importorskip("scipy", reason="SciPy is not installed")
@@ -43,12 +51,17 @@ def test_the_report_has_numbers_differences_tests_and_reasons(tmp_path: Path, no
         "Compared with: nobody 2026, table 1.",
         "18 of 27 trainings are done, in 27 s (18 s of processor time).",
         "Machine: two cores.",
-        "| scene | 0.6100 ± 0.0100 (3)<br>0.6000 +0.0100 | 0.7100 ± 0.0100 (3)<br>0.9000 -0.1900 |",
+        "| scene | 0.6100 ± 0.0100 (3)<br>0.6000 +0.0100 | 0.7100 ± 0.0100 (3)<br>0.9000 -0.1900 | "
+        "0.5100 ± 0.0100 (3)<br>> 0.4 holds |",
         "| scene | 1,000 ± 0 (3) |",
         "| ye\\|ast | 0.6100 ± 0.0100 (3) |",
-        "1 of 2 cells are within 0.05 of the published value.",
-        "| scene | agg1 | accuracy | 0.9000 | 0.7100 | -0.1900 | 0.0100 | 23.3 | 2 |",
-        "0 of the other 1 differ by at most 2 standard errors",
+        "1 of 2 cells are near the published value.",
+        "Near is within 2 standard errors of the difference; for the other 1 cells it is within 0.05 (50% of a",
+        "| within the tolerance | 0 | 0 |",
+        "| farther | 0 | 1 |",
+        "1 of 1 cells keep the bound that the source has in place of a value.",
+        "| scene | agg1 | accuracy | 0.9000 | 0.7100 | -0.1900 | 0.0100 | 23.3 | no | 2 |",
+        "Hypotheses about them. All were made after the results were seen",
         "- **agg1** (1): Theirs is a typing error.",
         "agg0 2.0000, agg1 1.0000, alone 3.0000 | 6 | 12.0000 | 0.00248 |",
         "agg1 above alone",
@@ -80,6 +93,35 @@ def test_csv_files_hold_all_numbers(tmp_path: Path, no_plots: None) -> None:
     assert float(cells[1]["accuracy"]) == pytest.approx(0.61)
     assert cells[-1]["reason"] == "no data set lost.npz"
     assert report._no_formula("=1+1") == "'=1+1"
+    assert [table[n]["published"] for n in range(3)] == ["0.6", "0.9", "> 0.4"]
+    assert [table[n]["near"] for n in range(4)] == ["yes", "no", "yes", ""]
+
+
+def test_a_table_that_was_written_gives_the_same_sections(tmp_path: Path, no_plots: None) -> None:
+    written(tmp_path)
+    plan = small_plan(tmp_path)
+    cells = plan.cells()
+    table = entries(plan, cells, results_of(tmp_path, cells))
+    again = read_table(plan, tmp_path / "out/table.csv")
+    for name in ("accuracy", "bytes"):
+        assert list(measure_section(plan, name, again)) == list(measure_section(plan, name, table))
+    assert list(published_section(plan, again)) == list(published_section(plan, table))
+    write_table(plan, again, tmp_path / "again.csv")
+    assert (tmp_path / "again.csv").read_bytes() == (tmp_path / "out/table.csv").read_bytes()
+    (tmp_path / "again.csv").write_text("row,mean\nx,y\n")
+    with pytest.raises(LocalError, match=r"again.csv is no table of small"):
+        read_table(plan, tmp_path / "again.csv")
+
+
+def test_published_rank_tests_stand_beside_ours() -> None:
+    theirs = PublishedTest(measure="accuracy", columns=("a", "b"), ranks=(), statistic=3.5, p=0.06, words="copied")
+    text = "\n".join(report.rank_tests_section([comparison(2), comparison(3)], [theirs]))
+    assert "| differ | published Q | published p |" in text
+    assert "| b above a | 3.5000 | 0.06 |" in text
+    assert "c above a |  |  |" in text or "c above b |  |  |" in text
+    assert "Published Q and p: copied." in text
+    printed = theirs.model_copy(update={"printed_p": 7.65e-11})
+    assert "0.06 (printed: 7.65e-11)" in "\n".join(report.rank_tests_section([comparison(2)], [printed]))
 
 
 def test_a_folder_that_cannot_be_written_is_reported(tmp_path: Path) -> None:
@@ -109,7 +151,7 @@ def comparison(columns: int, rows: int = 8) -> RankComparison:
 
 
 def rank_tests(*tests: RankComparison) -> str:
-    return "\n".join(report._rank_tests(tests))
+    return "\n".join(report.rank_tests_section(tests))
 
 
 def test_two_columns_have_a_sentence_and_more_have_a_row_for_each_pair() -> None:

@@ -12,7 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.errors import NotOffered
+from flnet.experiments.published import Published, PublishedTest, Value, published_tests
 from flnet.experiments.statistics import (
+    Summary,
+    TableEntry,
     comparisons,
     critical_difference,
     entries,
@@ -83,6 +86,34 @@ def test_rows_of_a_comparison_have_a_number_in_every_column(tmp_path: Path) -> N
     assert comparisons(plan, entries(plan, cells, results_of(tmp_path, cells))) == []
 
 
+def entry(published: str, mean: float, spread: float | None = None, seeds: int | None = None) -> TableEntry:
+    """A cell of four seeds."""
+    value = Published(row="r", column="c", measure="m", value=Value.of(published), seeds=seeds)
+    return TableEntry("r", "c", "m", (), value, summary=Summary(4, mean, spread))
+
+
+@pytest.mark.parametrize(
+    ("cell", "is_near", "is_within"),
+    [
+        (entry("0.5", 0.52, 0.01, 4), False, True),  # 2.8 standard errors: exact means that differ by little
+        (entry("0.5", 0.56, 0.08, 4), True, False),  # 1.1 standard errors: means that are not exact
+        (entry("0.5", 0.52, 0.01), True, True),  # the number of their seeds is not known: the tolerance decides
+        (entry("0.5", 0.54, 0.01), False, False),
+        (entry("0.05", 0.0649), True, True),  # below 0.1 the tolerance of 0.03 is 30 % of the value
+        (entry("0.05", 0.0651), False, False),
+        (entry("> 0.96", 0.99), True, True),  # a bound, which holds or not
+        (entry("> 0.96", 0.95), False, False),
+        (entry("0.98 to 0.99", 0.985), True, True),
+        (entry("0.98 to 0.99", 1.01), True, True),  # 0.02 from the nearer end
+        (entry("0.98 to 0.99", 0.94), False, False),
+    ],
+)
+def test_standard_errors_decide_before_the_tolerance_does(
+    cell: TableEntry, is_near: bool, is_within: bool
+) -> None:
+    assert (cell.is_near(0.03), cell.is_within(0.03)) == (is_near, is_within)
+
+
 # Rank tests.
 
 
@@ -103,38 +134,17 @@ def test_friedman_is_that_of_scipy_without_ties(stats: Any, rows: list[list[int]
 
 
 @pytest.mark.parametrize(
-    ("ranks", "q", "p"),
-    [
-        ((1.8128, 2.1536, 2.0335), 10.69553, 0.0047588),  # Delgado Bejarano 2024, F1-macro on the common test
-        ((1.8156, 2.1285, 2.0559), 9.59777, 0.0082390),  # the same, argmax accuracy
-    ],
+    "theirs", list(published_tests(["delgado2024"])), ids=lambda test: f"{test.measure} {test.columns}"
 )
-def test_friedman_from_published_mean_ranks(ranks: tuple[float, ...], q: float, p: float) -> None:
-    test = friedman_of_ranks(ranks, 179)
-    assert test.statistic == pytest.approx(q, abs=0.02)  # the ranks have four decimals
-    assert test.p == pytest.approx(p, abs=5e-5)
-
-
-@pytest.mark.parametrize(
-    ("q", "methods", "p"),
-    [
-        (10.69553, 3, 0.0047588),
-        (0.68156, 3, 0.71121),
-        (9.59777, 3, 0.0082390),
-        (3.22067, 3, 0.19982),
-        (76.47486, 2, 2.23e-18),  # the thesis prints 7.65e-11 here and 3.65e-11 below: rounding of its sums
-        (68.83240, 2, 1.07e-16),
-        (5.36872, 2, 0.0205011),
-        (1.81006, 2, 0.178502),
-    ],
-)
-def test_p_values_of_published_statistics(q: float, methods: int, p: float) -> None:
-    """From mean ranks that give this Q: one method is better, one is worse by as much, the others are between."""
-    apart = (q * methods * (methods + 1) / (12 * 179) / 2) ** 0.5
+def test_friedman_of_delgado_bejarano(theirs: PublishedTest) -> None:
+    """From the mean ranks if there are any, else from some that give this Q: one best, one worst, others between."""
+    methods = len(theirs.columns)
+    apart = (theirs.statistic * methods * (methods + 1) / (12 * 179) / 2) ** 0.5
     middle = (methods + 1) / 2
-    test = friedman_of_ranks([middle - apart, *[middle] * (methods - 2), middle + apart], 179)
-    assert test.statistic == pytest.approx(q, rel=1e-12)
-    assert test.p == pytest.approx(p, rel=3e-3 if p < 1e-9 else 2e-5)
+    made_up = (middle - apart, *[middle] * (methods - 2), middle + apart)
+    test = friedman_of_ranks(theirs.ranks or made_up, 179)
+    assert test.statistic == pytest.approx(theirs.statistic, abs=0.02 if theirs.ranks else 1e-9)  # four decimals
+    assert test.p == pytest.approx(theirs.p, rel=1e-2 if theirs.ranks or theirs.p < 1e-9 else 2e-5)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,239 @@
+"""Renders the reports in docs/results again from the means beside them, and draws the plots of their README.
+
+    python docs/results.py           # after a change of published values, words or the rules of a report
+    python docs/results.py --check   # only looks; tests/test_results.py does, too
+    python docs/results.py --plots   # needs matplotlib, of the extra `experiments`
+
+The single trainings of these reports are not kept, only their means (`table.csv`). So what follows from means is
+rendered: text, tables, the comparison with published values. Rank tests, and what is missing, stay as they were.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from flnet.experiments.plan import Plan, find_plan, shipped
+from flnet.experiments.plots import COLOURS, GREY, INK, save
+from flnet.experiments.report import (
+    REPORT,
+    TABLE,
+    measure_section,
+    published_section,
+    read_table,
+    write_table,
+)
+from flnet.experiments.statistics import TableEntry
+
+ROOT = Path(__file__).resolve().parent
+RESULTS = ROOT / "results"
+COUNTED = re.compile(r"(?m)^(?:\d+ of \d+ trainings are done|Machine: |Data: ).*$")
+KEPT = ("Do the columns differ?", "Missing results", "Round by round")  # sections that means do not give
+LONG = 30  # letters of a name from which on a legend has two columns
+
+
+def kept_tables() -> dict[str, Plan]:
+    """The plans that flnet ships and whose means are kept, by name."""
+    return {name: find_plan(name) for name in shipped() if (RESULTS / name / TABLE).is_file()}
+
+
+def rendered(plan: Plan, table: Sequence[TableEntry], old: str) -> str:
+    """The report of these means, with what only single trainings give taken from the old report."""
+    sections = dict(part.split("\n", 1) for part in re.split(r"(?m)^## ", old)[1:])
+    lines = [f"# {plan.title}", f"\nCompared with: {plan.source}."]
+    lines += [f"\n{line}" for line in COUNTED.findall(old)]
+    lines.append(f"\n{plan.words.strip()}")
+    for measure in plan.measures:
+        lines += measure_section(plan, measure.name, table)
+    lines += published_section(plan, table)
+    lines += [f"\n## {name}\n{sections[name].rstrip()}" for name in KEPT if name in sections]
+    return "\n".join(lines) + "\n"
+
+
+def outdated(*, write: bool) -> list[Path]:
+    """The reports that differ from what would be rendered; they are written if asked for."""
+    found = []
+    for name, plan in kept_tables().items():
+        path = RESULTS / name / REPORT
+        table, old = read_table(plan, RESULTS / name / TABLE), path.read_text("utf-8")
+        new = rendered(plan, table, old)
+        if new != old:
+            found.append(path)
+        if write:
+            path.write_text(new, "utf-8")
+            write_table(plan, table, RESULTS / name / TABLE)
+    return found
+
+
+# Plots.
+
+Entries = dict[tuple[str, str, str], TableEntry]  # by row, column and measure
+
+
+def means_of(name: str) -> Entries:
+    """The kept means of a table."""
+    return {(e.row, e.column, e.measure): e for e in read_table(find_plan(name), RESULTS / name / TABLE)}
+
+
+def _dots(axes: Any, places: Sequence[float], entries: Sequence[TableEntry], colour: str, label: str) -> None:
+    """Means with their standard deviations over seeds, if there are several."""
+    means = [entry.mean for entry in entries]
+    spreads = [entry.spread or 0.0 for entry in entries]
+    axes.errorbar(places, means, spreads, fmt="o", color=colour, ms=7, lw=1.5, capsize=3, label=label)
+
+
+def draw_mesh(axes: Any) -> None:
+    """Nodes that average beside the same nodes alone, on three data sets."""
+    kept = means_of("thesis-annex-1")
+    rows = ["MNIST 3/7, flnet's settings", "chest X-ray, thesis' settings", "CIFAR-10, flnet's settings"]
+    names = [
+        "a 3 or a 7?\n10 nodes",
+        "pneumonia on an X-ray?\n10 nodes",
+        "which of 10 things\non a photograph?\n8 nodes",
+    ]
+    for shift, column, label, colour in (
+        (-0.1, "alone", "each node alone", GREY),
+        (0.1, "federated", "nodes that average", COLOURS[0]),
+    ):
+        _dots(
+            axes, [at + shift for at in range(3)], [kept[row, column, "accuracy"] for row in rows], colour, label
+        )
+    axes.set_xticks(range(3), names)
+    axes.set_xlim(-0.5, 2.5)
+    axes.set_ylabel("share of test pictures that are right")
+
+
+def draw_schools(axes: Any) -> None:
+    """Accuracy by the share of schools that train in a round."""
+    kept = means_of("dropout")
+    shares = {"C = 2 %": 2, "C = 13 %": 13, "C = 25 %": 25, "C = 50 %": 50, "C = 100 %": 100}
+    lines = {
+        "54 schools of 1000, R = 10, E = 2": "schools alike",
+        "39 courses, R = 10, E = 2": "courses",
+        "54 unlike schools, R = 10, E = 2": "schools that differ much",
+        "54 unlike schools, R = 20, E = 1, FedProx": "schools that differ much, held near the average (FedProx)",
+    }
+    for number, (row, label) in enumerate(lines.items()):
+        measure = "own test rows" if row.startswith("54 schools") else "all test rows"
+        means = [kept[row, column, measure].mean for column in shares]
+        axes.plot(range(len(shares)), means, marker="o", color=COLOURS[number], label=label)
+    central = kept["54 schools of 1000, R = 10, E = 2", "central", "own test rows"].mean
+    axes.axhline(central, color=INK, ls="--", lw=1, label="all rows in one place")
+    axes.set_xticks(range(len(shares)), [f"{share} %" for share in shares.values()])
+    axes.set_xlabel("schools that train in a round")
+    axes.set_ylabel("share of students judged rightly")
+
+
+def draw_agreement(axes: Any) -> None:
+    """Published means against ours, one dot for each cell."""
+    kept = means_of("mlfedavg")
+    tolerance = find_plan("mlfedavg").tolerance
+    compared = [entry for entry in kept.values() if entry.difference is not None and entry.published]
+    for near, colour, label in ((True, COLOURS[0], "within two standard errors"), (False, COLOURS[1], "farther")):
+        shown = [entry for entry in compared if entry.is_near(tolerance) == near]
+        theirs = [entry.published.value.low for entry in shown if entry.published]
+        marker = "o" if near else "^"
+        ours = [entry.mean for entry in shown]
+        axes.plot(
+            theirs, ours, marker, color=colour, ms=4, alpha=0.8, label=f"{label} ({len(shown)} of {len(compared)})"
+        )
+    axes.plot([0, 0.85], [0, 0.85], color=GREY, lw=1, label="equal")
+    axes.set_xlabel("published")
+    axes.set_ylabel("measured here")
+
+
+def draw_labels(axes: Any) -> None:
+    """Few fine labels on one node, with and without the coarse labels of four others."""
+    columns = {
+        "coarse only": ("nobody has fine labels", GREY),
+        "fine alone": ("the node with fine labels alone", COLOURS[1]),
+        "known": ("all together, correspondence known", COLOURS[0]),
+        "estimated": ("all together, correspondence estimated", COLOURS[5]),
+        "all fine": ("everybody has fine labels", COLOURS[2]),
+    }
+    places = {
+        "digits, 108 fine labels": ("fedmt-mnist", "108 fine labels", "single digits, mean of the nodes"),
+        "X-rays like the nodes' own,\n90 fine labels": ("fedmt-chest", "90 fine labels", "own test rows"),
+        "X-rays from elsewhere,\n90 fine labels": ("fedmt-chest", "90 fine labels", "published test part"),
+    }
+    for at, (table, row, measure) in enumerate(places.values()):
+        kept = means_of(table)
+        for number, (column, (label, colour)) in enumerate(columns.items()):
+            place = at + 0.12 * (number - 2)
+            _dots(axes, [place], [kept[row, column, measure]], colour, "" if at else label)
+    axes.set_xticks(range(len(places)), places)
+    axes.set_xlim(-0.5, len(places) - 0.5)
+    axes.set_ylabel("accuracy in fine classes (X-rays: balanced)")
+
+
+def draw_hostile(axes: Any) -> None:
+    """What one hostile node of five leaves under three rules."""
+    kept = means_of("guard-unknown")
+    attacks = {
+        "no attack": "no attack",
+        "sign-flip:5": "learns\nbackwards",
+        "label-flip": "random\nlabels",
+        "noise:5": "noise",
+        "replacement": "another\nmodel",
+        "two-faced:5": "two\nfaces",
+    }
+    rules = {
+        "agg1": ("plain mean", GREY),
+        "median": ("median", COLOURS[1]),
+        "consistency:bounded": ("consistency:bounded", COLOURS[0]),
+    }
+    for number, (rule, (label, colour)) in enumerate(rules.items()):
+        entries = [kept[attack, rule, "accuracy"] for attack in attacks]
+        _dots(axes, [at + 0.16 * (number - 1) for at in range(len(attacks))], entries, colour, label)
+    axes.set_xticks(range(len(attacks)), list(attacks.values()))
+    axes.set_ylabel("share of test digits that are right")
+
+
+PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
+    "mesh-or-alone": ("Nodes that average are as good as each alone, or better", draw_mesh),
+    "schools": ("Who drops out of a course? Few schools a round are enough, if they are alike", draw_schools),
+    "published-and-measured": ("MLFedAvg: 128 published means and ours", draw_agreement),
+    "fine-and-coarse-labels": (
+        "Coarse labels of others help a node with few fine ones, on data like theirs",
+        draw_labels,
+    ),
+    "one-hostile-node": ("One hostile node of five: the mean fails, other rules lose less", draw_hostile),
+}
+
+
+def draw_plots() -> Iterator[Path]:
+    """Draw all plots of README.md.
+
+    Raises:
+        NotOffered: matplotlib is not installed.
+    """
+    for name, (title, draw) in PLOTS.items():
+        path = RESULTS / f"{name}.svg"
+        save(title, partial(_with_legend, draw), [path])
+        yield path
+
+
+def _with_legend(draw: Callable[[Any], None], axes: Any) -> None:
+    draw(axes)
+    _, labels = axes.get_legend_handles_labels()
+    axes.figure.legend(loc="outside lower center", ncols=3 if max(map(len, labels)) <= LONG else 2)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Do what the arguments say, and return the exit code."""
+    if "--plots" in arguments:
+        for path in draw_plots():
+            print(path.relative_to(ROOT))
+        return 0
+    found = outdated(write="--check" not in arguments)
+    for path in found:
+        print(path.relative_to(ROOT))
+    return 1 if found and "--check" in arguments else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,158 @@
+"""Keeps docs/results true: reports follow from their means, and documents quote what was published or kept."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from flnet.experiments.published import WORKS, Value, published_lines
+from flnet.experiments.report import REPORT
+from tests.test_layout import ROOT
+
+RESULTS = ROOT / "docs" / "results"
+INDEX = RESULTS / "README.md"
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), INDEX]
+NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
+QUOTED = re.compile(rf"(?P<number>{NUMBER})(?P<percent> %)?<!-- (?P<kind>[=~])(?P<key>[^>]*?) -->")
+TAG = re.compile(r"<!-- [=~].*?-->")
+CLAIM = re.compile(rf"published (?:[a-z-]+ ){{0,3}}\(?(?:above )?{NUMBER}(?:\.\d+)?(?! ?test)(?P<rest>.{{0,16}})")
+STATES = ("**reproduced**", "**in part**", "**not here**")
+
+
+@cache
+def renderer() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("results", ROOT / "docs" / "results.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def decimals(number: str) -> int:
+    """Digits after the point, counting an exponent: 2 for 0.25, 12 for 2.2e-11."""
+    mantissa, _, exponent = number.partition("e")
+    return len(mantissa.partition(".")[2]) - int(exponent or 0)
+
+
+def says(quoted: re.Match[str], true: float) -> bool:
+    """Whether a quoted number is the true one, rounded as it is quoted; shares may be in points."""
+    number = quoted["number"].replace(",", "")
+    scales = (100,) if quoted["percent"] else (1, 100)
+    half = 0.5 * 10 ** -decimals(number) * (1 + 1e-6)
+    return any(abs(float(number) - scale * true) <= half for scale in scales)
+
+
+@cache
+def published() -> dict[tuple[str, ...], Value]:
+    return {(line.work, line.row, line.column, line.measure): line.value for line in published_lines()}
+
+
+def mean_of(table: str, row: str, column: str, measure: str) -> float:
+    mean = renderer().means_of(table)[row, column, measure].mean
+    assert mean is not None, f"{table} has no mean of {row}, {column}, {measure}"
+    return float(mean)
+
+
+def test_reports_are_those_that_their_means_give() -> None:
+    assert renderer().outdated(write=False) == [], "run: python docs/results.py"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_quoted_value_is_the_one_that_was_published_or_kept(path: Path) -> None:
+    text = path.read_text("utf-8")
+    found = list(QUOTED.finditer(text))
+    assert len(found) == len(TAG.findall(text)), "a comment that names a value stands behind no number"
+    for quoted in found:
+        key = tuple(quoted["key"].split("; "))
+        true = published()[key].ends if quoted["kind"] == "=" else (mean_of(*key),)
+        assert any(says(quoted, value) for value in true), f"{quoted[0]}: it is {true}"
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_a_published_number_names_its_line_of_the_file(path: Path) -> None:
+    for line in path.read_text("utf-8").splitlines():
+        for claim in CLAIM.finditer(line):
+            assert "<!-- =" in claim["rest"] or " to 0." in claim["rest"], (
+                f"no line of published.csv is named: {claim[0]}"
+            )
+
+
+def tables(text: str) -> list[list[list[str]]]:
+    """The tables of a document, as rows of cells."""
+    found: list[list[list[str]]] = [[]]
+    for line in text.splitlines():
+        if line.startswith("|"):
+            found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
+        elif found[-1]:
+            found.append([])
+    return [table for table in found if table]
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_published_columns_and_rows_name_their_lines(path: Path) -> None:
+    for table in tables(path.read_text("utf-8")):
+        columns = [at for at, name in enumerate(table[0]) if re.match(r"published(?! test)", name)]
+        cells = [row[at] for row in table[2:] for at in columns]
+        cells += [cell for row in table[2:] if row[0] == "published" for cell in row[1:]]
+        for cell in cells:
+            assert len(QUOTED.findall(cell)) == len(re.findall(NUMBER, TAG.sub("", cell))), cell
+
+
+# The index.
+
+
+def test_every_work_and_every_place_of_a_published_value_has_a_line() -> None:
+    text = INDEX.read_text("utf-8")
+    parts = dict(part.split("\n", 1) for part in re.split(r"(?m)^### ", text)[1:])
+    for line in published_lines():
+        assert f"| {line.place} |" in parts[WORKS[line.work]], f"no line of {line.work}, {line.place}"
+    expected = {
+        "delgado2024": [f"table 5.{n}" for n in (4, 9, 14)],
+        "martinez": [f"table {n}" for n in (1, 2, 3, 4, 6, 8, 9, 10, 12)] + ["figures 1 to 4", "figures 5 to 9"],
+        "tornaria2024": ["table 3.1", "figure 4.3", "chapter 4", "section 5.2"],
+        "garcia2021": ["annex 1", "section 3.5", "chapter 4"],
+        "zhang2024": ["all tables and figures of results"],
+    }
+    for work, places in expected.items():
+        rows = [row for table in tables(parts[WORKS[work]]) for row in table[2:]]
+        assert all(any(row[0].startswith(place) for row in rows) for place in places), work
+        assert all(row[-1].startswith(STATES) for row in rows), work
+
+
+def test_every_report_has_a_line_with_its_number_of_trainings() -> None:
+    text = INDEX.read_text("utf-8")
+    for report in sorted(RESULTS.glob(f"*/{REPORT}")):
+        name = report.parent.name
+        (line,) = re.findall(rf"(?m)^\| \[{name}\]\({name}/report.md\).*$", text)
+        if done := re.search(r"(?m)^(\d+ of \d+ trainings) are done", report.read_text("utf-8")):
+            assert done[1] in line, name
+
+
+def test_plots_are_there_with_their_words() -> None:
+    shown = dict(re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", INDEX.read_text("utf-8")))
+    assert {f"{name}.svg" for name in renderer().PLOTS} == set(shown.values())
+    for words, name in shown.items():
+        assert len(words) > 80, name
+        assert (RESULTS / name).stat().st_size < 50_000
+
+
+def test_plots_are_drawn_from_the_kept_means() -> None:
+    figure = pytest.importorskip("matplotlib.figure", reason="matplotlib is not installed")
+    drawn = {name: figure.Figure().add_subplot() for name in renderer().PLOTS}
+    for name, axes in drawn.items():
+        renderer().PLOTS[name][1](axes)
+    dots = [line for line in drawn["published-and-measured"].lines if line.get_label() != "equal"]
+    pairs = sorted((x, y) for line in dots for x, y in zip(*line.get_data(), strict=True))
+    kept = [entry for entry in renderer().means_of("mlfedavg").values() if entry.difference is not None]
+    assert pairs == sorted((entry.published.value.low, entry.mean) for entry in kept)
+    assert len(pairs) == 128
+    lines = {line.get_label(): list(line.get_ydata()) for line in drawn["schools"].lines}
+    assert lines["courses"][-1] == mean_of("dropout", "39 courses, R = 10, E = 2", "C = 100 %", "all test rows")
+    assert {len(values) for name, values in lines.items() if name != "all rows in one place"} == {5}
+    for name in ("mesh-or-alone", "fine-and-coarse-labels", "one-hostile-node"):
+        assert drawn[name].get_legend_handles_labels()[1]
