@@ -16,7 +16,8 @@ from tests.test_layout import ROOT
 
 RESULTS = ROOT / "docs" / "results"
 INDEX = RESULTS / "README.md"
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), INDEX]
+DOCUMENTS = [*sorted((ROOT / "docs").glob("*.md")), INDEX]
+PAGES = [*DOCUMENTS, *sorted(RESULTS.glob(f"*/{REPORT}"))]  # tables of reports are rendered from the file
 NUMBER = r"-?\d[\d,]*(?:\.\d+)?(?:e-?\d+)?"
 QUOTED = re.compile(rf"(?P<number>{NUMBER})(?P<percent> %)?<!-- (?P<kind>[=~])(?P<key>[^>]*?) -->")
 TAG = re.compile(r"<!-- [=~].*?-->")
@@ -62,7 +63,7 @@ def test_reports_are_those_that_their_means_give() -> None:
     assert renderer().outdated(write=False) == [], "run: python docs/results.py"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_quoted_value_is_the_one_that_was_published_or_kept(path: Path) -> None:
     text = path.read_text("utf-8")
     found = list(QUOTED.finditer(text))
@@ -73,7 +74,7 @@ def test_a_quoted_value_is_the_one_that_was_published_or_kept(path: Path) -> Non
         assert any(says(quoted, value) for value in true), f"{quoted[0]}: it is {true}"
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_a_published_number_names_its_line_of_the_file(path: Path) -> None:
     for line in path.read_text("utf-8").splitlines():
         for claim in CLAIM.finditer(line):
@@ -93,7 +94,7 @@ def tables(text: str) -> list[list[list[str]]]:
     return [table for table in found if table]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_published_columns_and_rows_name_their_lines(path: Path) -> None:
     for table in tables(path.read_text("utf-8")):
         columns = [at for at, name in enumerate(table[0]) if re.match(r"published(?! test)", name)]

@@ -177,7 +177,7 @@ def _criteria(plan: Plan, known: Sequence[TableEntry], count: int) -> Iterator[s
     Args:
         known: the cells whose standard errors are known, of `count` in all.
     """
-    tolerance = f"{plan.tolerance:g} ({plan.tolerance / SMALL:.0%} of a published value below {SMALL:g})"
+    tolerance = f"{plan.tolerance:g} (below {SMALL:g}, {plan.tolerance / SMALL:.0%} of what was published)"
     if not known:
         yield f"Near is within {tolerance}: standard errors are not known."
         return
