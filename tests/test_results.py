@@ -84,24 +84,37 @@ def test_a_published_number_names_its_line_of_the_file(path: Path) -> None:
 
 
 def tables(text: str) -> list[list[list[str]]]:
-    """The tables of a document, as rows of cells."""
+    """The tables of a document, as rows of cells; a comment right above a table is its first row."""
     found: list[list[list[str]]] = [[]]
+    above = ""
     for line in text.splitlines():
         if line.startswith("|"):
+            found[-1] += [] if found[-1] else [[above]]
             found[-1].append([cell.strip() for cell in line.strip("|").split("|")])
         elif found[-1]:
             found.append([])
+        above = line
     return [table for table in found if table]
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_published_columns_and_rows_name_their_lines(path: Path) -> None:
-    for table in tables(path.read_text("utf-8")):
-        columns = [at for at, name in enumerate(table[0]) if re.match(r"published(?! test)", name)]
-        cells = [row[at] for row in table[2:] for at in columns]
-        cells += [cell for row in table[2:] if row[0] == "published" for cell in row[1:]]
-        for cell in cells:
-            assert len(QUOTED.findall(cell)) == len(re.findall(NUMBER, TAG.sub("", cell))), cell
+    """Each number has a comment of its own, or one above the table names work, row and measures of all of them."""
+    for (above,), head, _, *rows in tables(path.read_text("utf-8")):
+        columns = [at for at, name in enumerate(head) if re.match(r"published(?! test)", name)]
+        shared = re.fullmatch(r"<!-- published: (.*) -->", above)
+        for row in rows:
+            cells = row[1:] if row[0] == "published" else [row[at] for at in columns]
+            quoted = " ".join(cells)
+            if shared is None:
+                assert len(QUOTED.findall(quoted)) == len(re.findall(NUMBER, TAG.sub("", quoted))), quoted
+                continue
+            work, place, *measures = shared[1].split("; ")
+            numbers = list(re.finditer(f"(?P<number>{NUMBER})(?P<percent> %)?", quoted))
+            assert len(numbers) in {0, len(measures)}, quoted
+            for number, measure in zip(numbers, measures, strict=False):
+                value = published()[work, place, row[0], measure]
+                assert any(says(number, end) for end in value.ends), f"{number[0]} in {row[0]}, {measure}"
 
 
 # The index.
@@ -120,7 +133,7 @@ def test_every_work_and_every_place_of_a_published_value_has_a_line() -> None:
         "zhang2024": ["all tables and figures of results"],
     }
     for work, places in expected.items():
-        rows = [row for table in tables(parts[WORKS[work]]) for row in table[2:]]
+        rows = [row for _, _, _, *rows in tables(parts[WORKS[work]]) for row in rows]
         assert all(any(row[0].startswith(place) for row in rows) for place in places), work
         assert all(row[-1].startswith(STATES) for row in rows), work
 
