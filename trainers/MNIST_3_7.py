@@ -12,6 +12,7 @@ from flnet.algorithms.row_privacy import hidden_mean
 from flnet.compute.export import OnnxGraph
 from flnet.datasets.labelled import Labelled
 from flnet.security.noise import system_noise
+from flnet.text import text
 from flnet.trainer import (
     Array,
     DataInfo,
@@ -31,8 +32,17 @@ from flnet.trainer import (
 
 from ._batches import Batches, Drawn, shuffled
 from ._digits import DIGIT, SIDE, Digits, load_digits
+from ._options import Fits, read_lines
 
 DATA_PLACE = "mnist"  # below FLNET_DATASETS_PATH
+OPTIONS_FILE = "mnist_3_7.toml"
+
+
+def _is_deviation(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 10
+
+
+_RULES: dict[str, tuple[str, Fits]] = {"start": (text("a number from 0 to 10"), _is_deviation)}
 
 
 class ThreeOrSeven(Trainer):
@@ -46,7 +56,8 @@ class ThreeOrSeven(Trainer):
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal", "row-privacy"})
 
-    def __init__(self, digits: Digits) -> None:
+    def __init__(self, digits: Digits, start: float = 0.0) -> None:
+        self._start = start
         self._train, self._validation, self._test = digits.train, digits.validation, digits.test
         self._info = digits.info
 
@@ -55,8 +66,15 @@ class ThreeOrSeven(Trainer):
         return self._info
 
     def initial_params(self, seed: int) -> Mapping[str, Array]:
-        """Zeros: the loss is convex, so that chance would change nothing."""
-        return {"weights": np.zeros((SIDE * SIDE, 1), np.float32), "bias": np.zeros(1, np.float32)}
+        """Zeros: the loss is convex, so that where it begins changes nothing at a rate at which it learns.
+
+        At the thesis' rate it decides: `start` in `mnist_3_7.toml` is the standard deviation of drawn weights.
+        """
+        weights = np.zeros((SIDE * SIDE, 1), np.float32)
+        if self._start:  # a product with 0 would have zeros of both signs, and another digest
+            chance = np.random.default_rng(seed)
+            weights = chance.standard_normal(weights.shape, np.float32) * np.float32(self._start)
+        return {"weights": weights, "bias": np.zeros(1, np.float32)}
 
     def fit(self, task: Task) -> Fit:
         """`e` passes of gradient descent, each in a new order."""
@@ -188,4 +206,6 @@ def _accuracy(params: Mapping[str, Array], data: Labelled) -> float:
 
 def make_trainer(settings: TrainerSettings) -> Trainer:
     """This node's threes and sevens, and the linear model for them."""
-    return ThreeOrSeven(load_digits(settings, keep=(3, 7)))
+    folder = settings.datasets_path
+    options = {} if folder is None else read_lines(folder / OPTIONS_FILE, _RULES)
+    return ThreeOrSeven(load_digits(settings, keep=(3, 7)), float(options.get("start", 0.0)))

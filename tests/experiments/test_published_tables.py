@@ -25,7 +25,7 @@ KEYS = {  # the digest of the keys of all cells; a plan that changes has other n
     **{"guard-d5": "93c4fc6c2975", "guard-robustness": "9774692b31fa", "guard-unlike": "281346acc06c"},
     **{"guard-unknown": "b1614f4c3bcc"},
     **{"heterogeneity": "187d65aecc2b", "k-means": "eb853d5660f6", "mlfedavg": "5dc8d5fe8ec8"},
-    **{"mlfedavg-corrected": "98a169ca8d54", "thesis-annex-1": "c938440855f2"},
+    **{"mlfedavg-corrected": "98a169ca8d54", "thesis-annex-1": "fba0f63a3766"},
     **{"node-privacy": "c84141795823", "topologies": "6e8de178c5c3"},
 }
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from flnet.errors import TrainerError
 from flnet.params.params import Params
 from flnet.protocol.messages import HyperParams
 from flnet.trainer import Task, Trainer, TrainerSettings
@@ -23,6 +24,34 @@ def test_its_parameters_are_those_of_the_thesis(tmp_path: Path) -> None:
     params = Params(node(tmp_path).initial_params(0))
     shapes = {name: (value.shape, value.dtype.name) for name, value in params.items()}
     assert shapes == {"weights": ((784, 1), "float32"), "bias": ((1,), "float32")}
+
+
+def test_first_weights_are_drawn_where_its_file_says_so(tmp_path: Path) -> None:
+    (tmp_path / "mnist_3_7.toml").write_text("start = 0.5")
+    one = node(tmp_path / "state", data=tmp_path)
+    weights = one.initial_params(1)["weights"]
+    assert weights.std() == pytest.approx(0.5, abs=0.05)
+    assert np.array_equal(weights, one.initial_params(1)["weights"])
+    assert not np.array_equal(weights, one.initial_params(2)["weights"])
+    assert node(tmp_path / "state").initial_params(1)["weights"].tobytes() == bytes(784 * 4)  # no zero is negative
+    (tmp_path / "mnist_3_7.toml").write_text("start = -1")
+    with pytest.raises(TrainerError, match="start = -1; expected a number from 0 to 10"):
+        node(tmp_path / "state", data=tmp_path)
+
+
+def test_small_steps_do_not_overcome_what_was_drawn(tmp_path: Path) -> None:
+    """As in García Pérez (2021): rate 0.00001. From zeros the first step decides, whatever its size."""
+    small = HyperParams(e=20, u=0.00001, b=64)
+    drawn = {}
+    for start in (0.0, 1.0):
+        (tmp_path / "mnist_3_7.toml").write_text(f"start = {start}")
+        one = node(tmp_path / "state", data=tmp_path)
+        first = Params(one.initial_params(3))
+        learnt = one.fit(Task(first, small, seed=0)).params
+        drawn[start] = (one.evaluate(first).accuracy, one.evaluate(learnt).accuracy)
+    assert drawn[0.0][1] >= 0.9
+    assert abs(drawn[1.0][1] - drawn[1.0][0]) < 0.02
+    assert drawn[1.0][1] < 0.8
 
 
 def test_the_first_step_is_the_one_worked_by_hand(tmp_path: Path) -> None:
