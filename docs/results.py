@@ -1,4 +1,4 @@
-"""Renders the reports in docs/results again from the means beside them, and draws the plots of their README.
+"""Renders the reports in docs/results again from their means, and draws the plots of their README.
 
     python docs/results.py           # after a change of published values, words or the rules of a report
     python docs/results.py --check   # only looks; tests/test_results.py does, too
@@ -87,7 +87,7 @@ def _dots(axes: Any, places: Sequence[float], entries: Sequence[TableEntry], col
 
 
 def draw_mesh(axes: Any) -> None:
-    """Nodes that average beside the same nodes alone, on three data sets."""
+    """Nodes that average, and the same nodes alone, on three data sets."""
     kept = means_of("thesis-annex-1")
     rows = ["MNIST 3/7, flnet's settings", "chest X-ray, thesis' settings", "CIFAR-10, flnet's settings"]
     names = [

@@ -10,6 +10,7 @@ from types import ModuleType
 
 import pytest
 
+from flnet.experiments.plan import find_plan
 from flnet.experiments.published import WORKS, Value, published_lines
 from flnet.experiments.report import REPORT
 from tests.test_layout import ROOT
@@ -145,6 +146,32 @@ def test_every_report_has_a_line_with_its_number_of_trainings() -> None:
         (line,) = re.findall(rf"(?m)^\| \[{name}\]\({name}/report.md\).*$", text)
         if done := re.search(r"(?m)^(\d+ of \d+ trainings) are done", report.read_text("utf-8")):
             assert done[1] in line, name
+
+
+def test_counts_of_near_cells_are_those_of_the_means() -> None:
+    plan = find_plan("mlfedavg")
+    cells = [cell for cell in renderer().means_of("mlfedavg").values() if cell.difference is not None]
+    near = {number for number, cell in enumerate(cells) if cell.is_near(plan.tolerance)}
+    within = {number for number, cell in enumerate(cells) if cell.is_within(plan.tolerance)}
+    words = f"{len(near)} of {len(cells)} cells within two standard errors, {len(within)} within 0.03"
+    for path in (INDEX, ROOT / "docs" / "experiments.md"):
+        assert f"{words}, {len(near & within)} both" in path.read_text("utf-8")
+    neither = len(cells) - len(near | within)
+    assert f"{neither} are\nneither within these nor within 0.03" in INDEX.read_text("utf-8")
+
+
+def test_p_of_our_rank_tests_are_those_of_the_report() -> None:
+    rows = re.findall(
+        r"(?m)^\| (\S+) \| (agg\S+ [^|]*) \| 144 \| \S+ \| (\S+) \|",
+        (RESULTS / "mlfedavg" / REPORT).read_text("utf-8"),
+    )
+    assert len(rows) == 8
+    text = (ROOT / "docs" / "experiments.md").read_text("utf-8")
+    for columns in ("agg0, agg1, agg2", "agg2, alone"):
+        cells = re.search(rf"(?m)^\| {columns}: ours \| (.*) \|$", text)
+        assert cells is not None
+        ours = [float(p) for _, ranks, p in rows if ", ".join(re.findall("[a-z]+[0-9]?(?= )", ranks)) == columns]
+        assert [float(cell) for cell in cells[1].split(" | ")] == [pytest.approx(p, rel=0.03) for p in ours]
 
 
 def test_plots_are_there_with_their_words() -> None:

@@ -1,6 +1,6 @@
 """Values that the sources of the tables print, all of them from one file, `resources/experiments/published.csv`.
 
-A table names the work whose values stand beside its own, and a document marks each value that it quotes
+A table names the work whose values it shows, and a document marks each value that it quotes
 (`docs/results.py`, `tests/test_published.py`); so none of them can quote another value than the file has.
 
 A line of the file has the work (`WORKS`), the table or figure, the page where it is known, the row, column and measure as
@@ -133,7 +133,7 @@ class PublishedTest(Record):
 
 
 class Quotation(Record):
-    """Values of a work that a table shows beside its own: those whose row, column and measure it has.
+    """Values of a work that a table shows: those whose row, column and measure it has.
 
     Attributes:
         of_row, of_column: only values of this row or column of the source.

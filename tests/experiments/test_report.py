@@ -113,7 +113,7 @@ def test_a_table_that_was_written_gives_the_same_sections(tmp_path: Path, no_plo
         read_table(plan, tmp_path / "again.csv")
 
 
-def test_published_rank_tests_stand_beside_ours() -> None:
+def test_published_rank_tests_are_shown_with_ours() -> None:
     theirs = PublishedTest(measure="accuracy", columns=("a", "b"), ranks=(), statistic=3.5, p=0.06, words="copied")
     text = "\n".join(report.rank_tests_section([comparison(2), comparison(3)], [theirs]))
     assert "| differ | published Q | published p |" in text
