@@ -201,7 +201,7 @@ PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
         "Coarse labels of others help a node with few fine ones, on data like theirs",
         draw_labels,
     ),
-    "one-hostile-node": ("One hostile node of five: the mean fails, other rules lose less", draw_hostile),
+    "one-hostile-node": ("One hostile node of five: the mean can fail, other rules lose less", draw_hostile),
 }
 
 
