@@ -18,10 +18,9 @@ import numpy as np
 
 from flnet.errors import NotOffered
 from flnet.experiments.cells import Cell, Outcome, Results
-from flnet.experiments.plan import Measure, Plan, Published
-from flnet.installing import install
 from flnet.experiments.plan import Measure, Plan
 from flnet.experiments.published import Published, Value
+from flnet.installing import install
 from flnet.params.params import Array
 
 Done = Sequence[tuple[Cell, Outcome]]

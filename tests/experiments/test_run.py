@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from flnet.experiments.run import (
     serve,
     settings_line,
 )
+from flnet.installing import install
 from flnet.settings import Settings
 from tests.experiments.cells import SETTINGS, TRAINERS, cell
 
@@ -286,7 +288,7 @@ def test_a_cluster_that_does_not_exist_is_reported(
 
 def test_without_ray_the_error_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(NotOffered, match=r"flnet\[ray\]"):
+    with pytest.raises(NotOffered, match=re.escape(install("ray"))):
         list(RayEngine(Settings()).run(CELLS))
 
 
