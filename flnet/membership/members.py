@@ -293,9 +293,9 @@ def meet_unless_doubtful(
 
 
 def prove_soon(s: MeshState, peer: PeerId) -> list[Effect]:
-    """Probe a node that never answered this one at once in a large mesh; else its turn comes soon enough."""
+    """Probe a node at once that never answered this one: until it does, it may be a name that somebody invented."""
     member = s.roster.known.get(peer)
-    if member is None or member.is_proven or len(s.roster.known) < MET_IN_PERSON:
+    if member is None or member.is_proven:
         return []
     return check(s, peer)
 
@@ -592,7 +592,7 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
         return hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
     met = meet_unless_doubtful(s, event.peer, event.accepts, event.incarnation or 0, event.key, asked)
     if event.peer.address == asked:
-        s.roster.prove(PeerId(event.peer.id))
+        met += [effect for effect in s.roster.prove(PeerId(event.peer.id)) if effect not in met]
     heard = hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
     untold = set(s.roster.alive) - told - {PeerId(event.peer.id)}
     again = [event.address] if untold and not s.roster.introduces else []  # else it hears by news
@@ -726,9 +726,8 @@ def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:
 
 def probe_answered(s: MeshState, event: ProbeAnswered) -> list[Effect]:
     """A member answered: it is there; if others asked for it, they hear so."""
-    s.roster.prove(event.peer)
     s.digests.note(event.peer, event.members_digest, s.roster.tick)
-    effects = seen(s, event.peer, event.incarnation)
+    effects = [*s.roster.prove(event.peer), *seen(s, event.peer, event.incarnation)]
     effects += hear_all(s, event.news, event.peer, asked=True)
     effects += is_there(s, event.peer)
     if event.about is not None:

@@ -160,5 +160,7 @@ class NodeCore:
 
     def _tell_jobs(self, effect: TellJobs) -> list[Owned]:
         peer = PeerId(effect.peer)
-        news: Event = PeerSeen(peer) if effect.alive else PeerLost(peer, effect.reason)
+        member = self.members.known.get(peer)
+        is_proven = member is not None and (member.is_proven or member.is_introduced)
+        news: Event = PeerSeen(peer, is_proven) if effect.alive else PeerLost(peer, effect.reason)
         return [Owned(trainer, e) for trainer, job in self.jobs.items() for e in job.receive(news)]

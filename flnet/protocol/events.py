@@ -672,9 +672,15 @@ class TimerFired(Event):
 
 @dataclass(frozen=True)
 class PeerSeen(Event):
-    """A peer is known and reachable."""
+    """A peer is known and reachable.
+
+    Attributes:
+        is_proven: whether it ever answered this node at its address, or a member that introduced it; anybody can announce
+            any name.
+    """
 
     peer: PeerId
+    is_proven: bool = True
 
 
 @dataclass(frozen=True)

@@ -184,7 +184,8 @@ class Job(BaseJob[Round]):
     def _about_the_node(self, event: Event) -> list[Effect]:
         """Handle changes of peers and timers; all else as in every job."""
         match event:
-            case PeerSeen(peer):
+            case PeerSeen(peer, is_proven):
+                self.peers.met(peer, is_proven=is_proven)
                 return self._met(peer)
             case PeerLost(peer):
                 self.series.lost(peer)
@@ -293,7 +294,7 @@ class Job(BaseJob[Round]):
         must_agree(self.settings, event.peer, event.agreement)
         start, why = _start_of(event, self.held, len(self.peers.here) + 1), self.settings.too_much(event.hyper)
         words = (event.series, self._believed(event.choice), event.run)
-        if words[1] is None and self._kind is SparseRound:
+        if words[1] is None and self.settings.rules.participation.names_all:
             raise ParamsRefused(UNKNOWN)  # a start without members could end each round of this node
         opening = Opening(event.key, event.hyper, start, why, True, *words, is_again=event.is_again)
         if self.round is not None and self.key == event.key:
@@ -344,7 +345,7 @@ class Job(BaseJob[Round]):
         """The choice of who trains that a peer states; None if this node's own settings do not lead to it."""
         if choice is not None and choice.group is not None:
             return choice  # it is checked when the round opens: the sum may fail here a moment later
-        known = self.series.preemption.known(self.peers.here)  # a member can invent names that no start has
+        known = self.series.preemption.known(self.peers.proven)  # a member can invent names that no start has
         return self.settings.rules.participation.believed(choice, {self.settings.my_id, *known})
 
     def _followed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
@@ -525,10 +526,9 @@ class Job(BaseJob[Round]):
         self.held.enter_round()
         me, here = self.settings.my_id, self.peers.here
         choice, run = self._followed(opening.choice), opening.run
-        if opening.started_by(me):
-            choice = self.search.choice() or self.settings.rules.participation.choice_of({me, *here})
         is_mine = opening.started_by(me) and opening.heard_start  # else a peer tells of one that this node forgot
         if is_mine:
+            choice = self.search.choice() or self.settings.rules.participation.choice_of({me, *self.peers.proven})
             run = self.settings.run or None
         self._trouble = None
         moved = self.numbering.entered(opening.key, self.number)
@@ -585,6 +585,7 @@ class Job(BaseJob[Round]):
         """
         self._must_have_model()
         must_agree(self.settings, event.update.peer, event.agreement)
+        self._kind.must_take(event)
         update, choice = event.update, self._believed(event.choice)
         event = event if choice == event.choice else replace(event, choice=choice)
         key = self._placed(update.key, update.peer)
@@ -718,7 +719,6 @@ class Job(BaseJob[Round]):
 
     def _met(self, peer: PeerId) -> list[Effect]:
         """Handle a reachable peer: if it or this node was away in this round, send it the messages again."""
-        self.peers.met(peer)
         effects = self.series.met(peer, self.key, self.phase is Phase.IDLE)
         if self.round is None or self.held.model is None:
             return effects

@@ -133,6 +133,7 @@ class Peers:
 
     Attributes:
         here: reachable now.
+        unproven: those of them that never answered this node at their address, as a name that a member invents.
         away: the round in which a peer missed, or may have missed, a message of this node. When it is reachable
             again, it is sent the messages of that round once more.
         not_started: the round whose start did not reach a peer.
@@ -142,14 +143,21 @@ class Peers:
 
     def __init__(self) -> None:
         self.here: set[PeerId] = set()
+        self.unproven: set[PeerId] = set()
         self.away: dict[PeerId, RoundKey] = {}
         self.not_started: dict[PeerId, RoundKey] = {}
         self.paces = Paces()
         self.updates, self.claims = Silence(), Silence()
 
-    def met(self, peer: PeerId) -> None:
+    @property
+    def proven(self) -> set[PeerId]:
+        """Those that are reachable and answered at their address."""
+        return self.here - self.unproven
+
+    def met(self, peer: PeerId, *, is_proven: bool = True) -> None:
         """A peer is reachable."""
         self.here.add(peer)
+        (self.unproven.discard if is_proven else self.unproven.add)(peer)
 
     def lost(self, peer: PeerId, key: RoundKey | None = None) -> None:
         """A peer is not reachable any more.
@@ -158,6 +166,7 @@ class Peers:
             key: the open round, if the peer needs messages of it from this node.
         """
         self.here.discard(peer)
+        self.unproven.discard(peer)
         for silence in (self.updates, self.claims):
             silence.lost(peer)
         if key is not None:

@@ -563,6 +563,14 @@ class Round(BaseRound):
 
     # --- the updates of peers
 
+    @classmethod
+    def must_take(cls, event: UpdateReceived | UpdateOffered) -> None:
+        """Refuse an update whose form is of no use in such rounds, also before its round is open.
+
+        Raises:
+            ParamsRefused: it is.
+        """
+
     def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
         """Handle a peer's update of this round, or the offer of one.
 

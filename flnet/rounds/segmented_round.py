@@ -234,6 +234,12 @@ class SegmentedRound(VotedRound):
 
     # --- updates
 
+    @classmethod
+    def must_take(cls, event: UpdateReceived | UpdateOffered) -> None:
+        """Refuse whole updates; see `Round.must_take`."""
+        if isinstance(event, UpdateReceived) or not event.update.segments:
+            raise ParamsRefused(WHOLE)
+
     @property
     def own(self) -> Update | None:
         """This node's update of the round, once it may be offered; not before it is known who takes part."""
@@ -250,11 +256,8 @@ class SegmentedRound(VotedRound):
 
         Raises:
             StaleRound: it came too late.
-            ParamsRefused: it is a whole update.
         """
         update = event.update
-        if isinstance(event, UpdateReceived) or not update.segments:
-            raise ParamsRefused(WHOLE)
         if self.taken or update.peer in self.gathering.updates:
             return []
         if self.is_over or (self.sum is not None and not self.sum.may_offer(update, update.segments)):
@@ -275,7 +278,7 @@ class SegmentedRound(VotedRound):
     @property
     def is_empty(self) -> bool:
         """Whether there is nothing to average; what was settled can still be made."""
-        return super().is_empty and not self._is_settled
+        return not self._is_settled and (super().is_empty or self.sum is None or self.sum.is_empty)
 
     def _received(self, event: Event) -> list[Effect]:
         if self.is_over and isinstance(event, TimerFired) and event.name == self._again_timer:

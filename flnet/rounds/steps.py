@@ -285,6 +285,8 @@ def _with_segments(phase: Phase, row: Mapping[type, Set[Phase]]) -> Mapping[type
         return {**row, **{event: row[event] | made for event in (*_SETTLES_SUM, Averaged)}}
     if phase in (P.FETCHING, P.TRAINING, P.GATHERING):
         row = {**row, **{event: row[event] | made for event in _SETTLES_SUM}}
+    if phase is P.GATHERING:  # a person asks for the next round, and there is nothing to average in this one
+        row = {**row, RoundTriggered: row[RoundTriggered] | {P.IDLE}}
     late = (Averaged, AveragingFailed)  # a segment, which this node needs no more
     return {**row, **{event: row.get(event, frozenset()) | {phase} for event in late}}
 

@@ -340,6 +340,8 @@ class HostileMember(SimulatedNode):
         """A message about a round that looks like one of a member, whatever its figures."""
         own = self.job.settings.message(kind, RoundKey(0, self._initiator(victim)), **_required(kind))
         changes = {"round": number, "i_am": self._claimed_peer(), **fields}
+        if isinstance(own, StartTraining | ModelParams):
+            changes.setdefault("choice", self._members(victim))
         if isinstance(own, StartTraining):
             self.starts += 1
             changes.setdefault("initiator", changes["i_am"].id)
@@ -391,6 +393,13 @@ class HostileMember(SimulatedNode):
         name = PeerId(f"{self._rng.choice('amz')}{self._rng.randrange(10**6)}")
         ip = self._rng.choice((self.core.me.ip, self._member().ip, f"10.9.{self._rng.randrange(250)}.1"))
         return Peer(id=name, ip=ip, port=self._rng.choice((4000, 4000, 4001)))
+
+    def _members(self, victim: SimulatedNode) -> ChoiceMessage | None:
+        """Who takes part in a round, as a node that is to follow believes it; half of the time nothing is said of that."""
+        participation = victim.job.settings.rules.participation
+        if not participation.names_all or self._rng.random() < 0.5:
+            return None
+        return participation.choice_of({self.id, *(node.id for node in self._victims())})
 
     def _incarnation(self) -> int:
         return self._rng.choice((0, 0, 1, 5, MAX_INCARNATION - 1, MAX_INCARNATION))

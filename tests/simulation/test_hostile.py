@@ -34,6 +34,7 @@ from flnet.simulation.search import broken_by, drawn, play
 from tests.simulation.helpers import idle, play_round, seeds
 
 A, B = PeerId("n00"), PeerId("n01")
+MORE_IN_SEGMENTS = (2, 3, 4, 17, 18, 30, 32, 36, 43, 50, 52, 68, 98, 213)
 
 
 def prepared() -> HostilePlay:
@@ -227,6 +228,14 @@ def test_a_node_that_was_led_away_is_not_waited_for_where_updates_are_masked() -
     assert run._is_followed(node)
     node.job.round.key = RoundKey(node.job.number + 2 * LEAP, B)
     assert not run._is_followed(node)
+
+
+@pytest.mark.parametrize(
+    "seed", [12, 44, 333, *(pytest.param(s, marks=pytest.mark.long) for s in MORE_IN_SEGMENTS)]
+)
+def test_these_seeds_stopped_a_mesh_of_segments_once(seed: int) -> None:
+    """By names that it invented, by starts that named nobody, and by whole updates."""
+    assert play(Reduction(hostile=True, segments=True).of(draw_hostile(seed))) is None
 
 
 @pytest.mark.parametrize("seed", seeds(2, 60))

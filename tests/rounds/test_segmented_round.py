@@ -1,0 +1,81 @@
+"""Rounds in segments among members that lie: who counts in one, and which messages lead nowhere."""
+
+from __future__ import annotations
+
+from flnet.algorithms.topology import Topology
+from flnet.errors import ParamsRefused
+from flnet.params.params import PeerId
+from flnet.protocol.effects import Send
+from flnet.protocol.events import PeerLost, PeerSeen, RoundTriggered
+from flnet.protocol.messages import ChoiceMessage, StartTraining
+from flnet.rounds.participation import Participation
+from flnet.rounds.segmented_round import SegmentedRound
+from flnet.rounds.settings import Rules
+from flnet.rounds.steps import Phase
+
+from .helpers import Bench, asked, came, refuses
+
+RULES = Rules(Participation(names_all=True), topology=Topology.read("segments:3"))
+
+
+def choice(*names: str) -> ChoiceMessage:
+    return ChoiceMessage(members=names, take=len(names))
+
+
+def bench(*unproven: str) -> Bench:
+    """Node b, which knows a, c and d, and further names that never answered at their address."""
+    made = Bench("b", ["a", "c", "d"], rules=RULES)
+    for name in unproven:
+        made.hear(PeerSeen(PeerId(name), is_proven=False))
+    return made
+
+
+def members(bench: Bench) -> list[PeerId]:
+    round = bench.round
+    assert isinstance(round, SegmentedRound) and round.sum is not None
+    return sorted(round.sum.ring.order)
+
+
+def test_a_name_that_never_answered_owns_nothing_and_has_no_vote_but_hears_of_the_round() -> None:
+    node = bench("x", "y")
+    node.hear(RoundTriggered())
+    assert members(node) == ["a", "b", "c", "d"]
+    assert set(node.one(Send).to) == {"a", "c", "d", "x", "y"}  # it may only not have been asked yet
+
+
+def test_who_has_answered_counts_in_the_next_round_and_who_comes_back_has_answered_before() -> None:
+    node = bench("x", "y")
+    node.hear(PeerSeen(PeerId("x"), is_proven=True))
+    node.hear(PeerLost(PeerId("y"), "gone"))
+    node.hear(PeerSeen(PeerId("y"), is_proven=True))
+    node.hear(RoundTriggered())
+    assert members(node) == ["a", "b", "c", "d", "x", "y"]
+
+
+def test_invented_names_do_not_make_a_start_look_as_if_it_left_out_most() -> None:
+    node = bench(*(f"x{i}" for i in range(9)))
+    node.hear(asked("a", 0, choice=choice("a", "b", "c")))
+    assert (members(node), node.phase) == (["a", "b", "c"], Phase.TRAINING)
+
+
+def test_a_start_without_members_or_with_few_is_refused_and_ends_no_round() -> None:
+    node = bench()
+    node.hear(RoundTriggered())
+    for few in (None, choice("a"), ChoiceMessage(members=("a", "b", "c", "d"), take=1)):
+        assert "which says who takes part" in str(refuses(node, asked("a", 1, choice=few), ParamsRefused))
+    assert (node.phase, node.round.key.initiator) == (Phase.TRAINING, "b")
+
+
+def test_a_whole_update_is_refused_also_of_a_round_that_is_not_open_yet() -> None:
+    node = bench()
+    node.hear(RoundTriggered())
+    for number, initiator in ((0, "b"), (0, "a"), (1, "c")):
+        assert "averaged in segments here" in str(refuses(node, came("c", number, initiator), ParamsRefused))
+    assert node.round.key.initiator == "b"
+
+
+def test_the_start_that_a_node_sends_names_its_members() -> None:
+    node = bench("x")
+    node.hear(RoundTriggered())
+    message = node.one(Send).message
+    assert isinstance(message, StartTraining) and message.choice == choice("a", "b", "c", "d")
