@@ -135,9 +135,16 @@ class Job(BaseJob[Round]):
         """Handle one event; see `BaseJob.receive`."""
         self._may_have_missed = self._may_show_average(event)
         try:
-            return super().receive(event)
+            effects = super().receive(event)
         finally:
             self._may_have_missed = False
+        if isinstance(event, UpdateReceived | UpdateOffered):
+            self.peers.spoke(event.update.peer, event.update.key.number)
+        elif isinstance(event, TrainingAsked | DeclineReceived | PartReceived):
+            self.peers.spoke(event.peer, event.key.number)
+        elif isinstance(event, ClaimReceived):
+            self.peers.spoke(event.claim.peer, event.claim.round)
+        return effects
 
     def _react(self, event: Event) -> list[Effect]:
         """Handle events of peers and of the round; `_about_the_node` handles all others."""

@@ -134,6 +134,7 @@ class Peers:
     Attributes:
         here: reachable now.
         unproven: those of them that never answered this node at their address, as a name that a member invents.
+        earliest: the smallest number of a round in which a peer has spoken since this node was started.
         away: the round in which a peer missed, or may have missed, a message of this node. When it is reachable
             again, it is sent the messages of that round once more.
         not_started: the round whose start did not reach a peer.
@@ -144,6 +145,7 @@ class Peers:
     def __init__(self) -> None:
         self.here: set[PeerId] = set()
         self.unproven: set[PeerId] = set()
+        self.earliest: dict[PeerId, int] = {}
         self.away: dict[PeerId, RoundKey] = {}
         self.not_started: dict[PeerId, RoundKey] = {}
         self.paces = Paces()
@@ -158,6 +160,19 @@ class Peers:
         """A peer is reachable."""
         self.here.add(peer)
         (self.unproven.discard if is_proven else self.unproven.add)(peer)
+
+    def spoke(self, peer: PeerId, number: int) -> None:
+        """A peer said something in a round."""
+        if peer in self.earliest or len(self.earliest) < MOST_KNOWN:
+            self.earliest[peer] = min(number, self.earliest.get(peer, number))
+
+    def saw_begin(self, key: RoundKey, members: Collection[str]) -> bool:
+        """Whether a round began after this node was started, so that it cannot have forgotten what it said there.
+
+        Its initiator and most of its other members have spoken in an earlier round since then, and nobody goes back.
+        """
+        earlier = {peer for peer, number in self.earliest.items() if number < key.number}
+        return key.initiator in earlier and 2 * len(earlier & set(members)) > len(members) - 1
 
     def lost(self, peer: PeerId, key: RoundKey | None = None) -> None:
         """A peer is not reachable any more.

@@ -151,9 +151,11 @@ class SegmentedRound(VotedRound):
         """Begin the round; see `Round.enter`.
 
         A node that did not hear its start, but hears of the round from others or is told of it again, may have lost its
-        memory since it voted.
+        memory since it voted, unless the round began after it was started.
         """
-        if opening.is_again or not opening.heard_start:
+        members = () if self.choice is None else self.choice.members
+        is_late = opening.is_again or not opening.heard_start
+        if is_late and not self._peers.saw_begin(self.key, members):
             self.vote_lost()
         return super().enter(opening, awaited, is_mine)
 

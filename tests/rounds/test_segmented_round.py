@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
+
 from flnet.algorithms.topology import Topology
 from flnet.errors import ParamsRefused
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Send
-from flnet.protocol.events import PeerLost, PeerSeen, RoundTriggered
+from flnet.protocol.events import PartReceived, PeerLost, PeerSeen, RoundTriggered
 from flnet.protocol.messages import ChoiceMessage, StartTraining
+from flnet.protocol.secure_sum import PreparePart, PromisePart
+from flnet.protocol.segments import SegmentsMessage
 from flnet.rounds.participation import Participation
+from flnet.rounds.peers import Peers
 from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
+from tests.helpers import key
 
-from .helpers import Bench, asked, came, refuses
+from .helpers import Bench, asked, came, declined, refuses
 
 RULES = Rules(Participation(names_all=True), topology=Topology.read("segments:3"))
 
@@ -72,6 +78,44 @@ def test_a_whole_update_is_refused_also_of_a_round_that_is_not_open_yet() -> Non
     for number, initiator in ((0, "b"), (0, "a"), (1, "c")):
         assert "averaged in segments here" in str(refuses(node, came("c", number, initiator), ParamsRefused))
     assert node.round.key.initiator == "b"
+
+
+@pytest.mark.parametrize(
+    ("spoken", "number", "saw"),
+    [
+        ({"a": 0, "c": 0, "d": 0}, 1, True),
+        ({"a": 0, "c": 0, "d": 1}, 1, True),
+        ({"a": 0, "c": 1, "d": 1}, 1, False),  # most are in the round that it may have been in itself
+        ({"a": 1, "c": 0, "d": 0}, 1, False),  # its initiator may have begun it before
+        ({"c": 0, "d": 0}, 1, False),
+        ({"a": 0, "x": 0, "y": 0}, 1, False),  # of nodes that are no members
+        ({"a": 0, "c": 0, "d": 0}, 0, False),
+        ({}, 1, False),
+    ],
+)
+def test_a_node_saw_a_round_begin_if_its_initiator_and_most_members_spoke_in_earlier_ones(
+    spoken: dict[str, int], number: int, saw: bool
+) -> None:
+    peers = Peers()
+    for name, earliest in spoken.items():
+        for each in (earliest + 1, earliest, earliest + 2):
+            peers.spoke(PeerId(name), each)
+    assert peers.saw_begin(key(number, "a"), ("a", "b", "c", "d")) is saw
+
+
+@pytest.mark.parametrize("earlier", [(), ("a", "c", "d")])
+def test_a_node_that_hears_of_a_round_from_others_votes_if_it_saw_it_begin(earlier: tuple[str, ...]) -> None:
+    node, members = bench(), choice("a", "b", "c", "d")
+    for name in earlier:
+        node.hear(declined(name, 0))
+    for place, name in ((3, "c"), (4, "d")):  # whose turn it is to lead under these ballots
+        vote = PreparePart(group="0" * 64, ballot=place)
+        node.hear(PartReceived(PeerId(name), key(1, "a"), 0, vote, choice=members))
+    said = [effect.message for effect in node.all(Send) if isinstance(effect.message, SegmentsMessage)]
+    assert (node.round.key, [type(message.part) for message in said]) == (
+        key(1, "a"),
+        [PromisePart] * 2 * bool(earlier),
+    )
 
 
 def test_the_start_that_a_node_sends_names_its_members() -> None:

@@ -34,7 +34,7 @@ from flnet.simulation.search import broken_by, drawn, play
 from tests.simulation.helpers import idle, play_round, seeds
 
 A, B = PeerId("n00"), PeerId("n01")
-MORE_IN_SEGMENTS = (2, 3, 4, 17, 18, 30, 32, 36, 43, 50, 52, 68, 98, 213)
+MORE_IN_SEGMENTS = (2, 3, 4, 5, 14, 16, 17, 18, 30, 32, 36, 43, 50, 52, 68, 98, 113, 114, 160, 213)
 
 
 def prepared() -> HostilePlay:
