@@ -117,11 +117,6 @@ class SegmentedSum(ABC):
 
     # --- updates
 
-    @property
-    def is_empty(self) -> bool:
-        """Whether this node has no update that it could propose."""
-        return not self._held()
-
     def learn(self, own: Update) -> Sequence[Digest]:
         """Take this node's own update; return the digests of its segments, for its offer to the others."""
         if self._me not in self._digests:

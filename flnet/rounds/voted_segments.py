@@ -68,6 +68,11 @@ class VotedSegments(SegmentedSum):
 
     # --- the vote
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether this node has no update that it could propose."""
+        return not self._held()
+
     def abstain(self) -> None:
         """Vote no more: this node does not know what it has agreed to."""
         self._settlement = self._new_settlement(is_voter=False)
