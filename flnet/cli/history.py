@@ -120,7 +120,7 @@ def disputed_lines(record: View, trainer: str | None = None) -> list[str]:
 def _verdict_of_disputed(view: View, trainer: str, record: View, peer: str) -> str:
     try:
         key = RoundKey(int(record["round"]), PeerId(record["initiator"]))
-        if "segment" not in view:
+        if "results" not in view:
             stated = Contribution.read({**view, "peer": peer}, trainer, key.number, key.initiator)
             return verdict_of(stated)
         part = SumPart.model_validate(view)

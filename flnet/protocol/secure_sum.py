@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, TypeVar
 
-from pydantic import ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
 
 from flnet.params.params import Params, PeerId
 from flnet.protocol.messages import MAX_PEERS, ChoiceMessage, HexDigest, JobMessage, Message, Name
@@ -148,20 +148,42 @@ class RevealPart(SecurePart):
     ]
 
 
-class AddedPart(SecurePart):
-    """To all: the sender has added a segment of the masked updates.
+class SegmentDigest(SecurePart):
+    """What the sender made of one segment.
 
     Attributes:
         segment: its number, from 0.
-        contributors: digest of the contributors whose segments are in it.
-        digest: of the sum, by which it can be downloaded.
+        digest: of the result, by which it can be downloaded.
+    """
+
+    segment: int = Field(ge=0, le=MAX_PEERS)
+    digest: HexDigest
+
+
+S = TypeVar("S", bound=SegmentDigest)
+
+
+def _with_each_once(results: tuple[S, ...]) -> tuple[S, ...]:
+    if len({result.segment for result in results}) < len(results):
+        raise ValueError("expected one result of each segment, got two of the same")
+    return results
+
+
+EACH_ONCE = AfterValidator(_with_each_once)
+
+
+class AddedPart(SecurePart):
+    """To all: the sender has added segments of the masked updates.
+
+    Attributes:
+        contributors: digest of the contributors whose segments are in them.
+        sums: of each segment.
     """
 
     kind: Literal["added"] = "added"
     group: HexDigest
-    segment: int = Field(ge=0, le=MAX_PEERS)
     contributors: HexDigest
-    digest: HexDigest
+    sums: Annotated[tuple[SegmentDigest, ...], EACH_ONCE, Field(min_length=1, max_length=MAX_PEERS + 1)]
 
 
 AnySecurePart = Annotated[

@@ -21,7 +21,15 @@ from flnet.protocol.messages import (
     PublicKey,
     Signature,
 )
-from flnet.protocol.secure_sum import AcceptPart, PreparePart, PromisePart, ProposePart, SecurePart
+from flnet.protocol.secure_sum import (
+    EACH_ONCE,
+    AcceptPart,
+    PreparePart,
+    PromisePart,
+    ProposePart,
+    SecurePart,
+    SegmentDigest,
+)
 from flnet.protocol.updates import Contribution, RoundKey
 
 _FIRST = "flnet segment, version 1"  # so that no signature made for something else is taken for one
@@ -32,32 +40,38 @@ Made = tuple[Digest, tuple[Squares, ...]]  # the digest of a segment, and how fa
 Parts = Annotated[tuple[Annotated[float, Field(allow_inf_nan=False)], ...], Field(max_length=40)]
 
 
-class SumPart(SecurePart):
-    """To all: the sender has summed a segment.
+class SegmentResult(SegmentDigest):
+    """What the sender of a `SumPart` made of one segment.
 
     Attributes:
-        segment: its number, from 0.
-        contributors: digest of the contributors whose segments are in it.
-        digest: of the result, by which it can be downloaded.
         squares: how far this segment of each update moved, in the order of the contributors: numbers that add up to the
             sum of the squares, for weights and for buffers; absent once all know whose updates count, and how.
+    """
+
+    squares: tuple[tuple[Parts, Parts], ...] | None = Field(default=None, max_length=MAX_PEERS + 1)
+
+    @property
+    def made(self) -> Made:
+        """The same as a value that can be compared."""
+        return Digest(self.digest), self.squares or ()
+
+
+class SumPart(SecurePart):
+    """To all: the sender has summed segments, each of the same contributors.
+
+    Attributes:
+        contributors: digest of the contributors whose segments are in them.
+        results: each of another segment.
         maker: who stated it, where another node passes it on because it is wrong.
         key, signature: of `statement`, in base64, by who stated it. Only in meshes that prove keys.
     """
 
     kind: Literal["sum"] = "sum"
-    segment: int = Field(ge=0, le=MAX_PEERS)
     contributors: HexDigest
-    digest: HexDigest
-    squares: tuple[tuple[Parts, Parts], ...] | None = Field(default=None, max_length=MAX_PEERS + 1)
+    results: Annotated[tuple[SegmentResult, ...], EACH_ONCE, Field(min_length=1, max_length=MAX_PEERS + 1)]
     maker: Name | None = None
     key: PublicKey | None = None
     signature: Signature | None = None
-
-    @property
-    def result(self) -> Made:
-        """What it states of the segment."""
-        return Digest(self.digest), self.squares or ()
 
     @property
     def is_passed_on(self) -> bool:
@@ -70,7 +84,8 @@ class SumPart(SecurePart):
         Args:
             peer: who states it.
         """
-        facts = (peer, trainer, key.number, key.initiator, self.segment, self.contributors, *self.result)
+        made = (fact for result in self.results for fact in (result.segment, *result.made))
+        facts = (peer, trainer, key.number, key.initiator, self.contributors, *made)
         return "\n".join([_FIRST, *(str(fact).encode("unicode_escape").decode() for fact in facts)]).encode()
 
     def view(self) -> Mapping[str, Any]:

@@ -42,6 +42,7 @@ class ParamsDownload:
         form: Schema | None = None,
         nbytes: int = 0,
         perhaps: Iterable[PeerId] = (),
+        first: PeerId | None = None,
     ) -> None:
         """Args:
         peers: who hold them. Nodes with other ids ask them in another order, so that no peer serves all.
@@ -50,13 +51,16 @@ class ParamsDownload:
         form: of the arrays, where they are no parameters of the job's model.
         nbytes: of the arrays; not needed where they are small.
         perhaps: peers that may hold them, too, and are asked for parts of large ones.
+        first: of the peers, who is asked before the others, as it certainly holds them.
         """
         self.digest, self.timer = digest, timer
         self.params: Params | None = None
         self.peer: PeerId | None = None
         self.failure: str | None = None
         self._key, self._patience, self._tell, self.form = key, patience, tell, form
-        self._sources, self._is_large = in_turn(peers, me), nbytes >= LARGE_BYTES
+        # Sorting keeps the order of all others.
+        self._sources = sorted(in_turn(peers, me), key=lambda peer: peer != first)
+        self._is_large = nbytes >= LARGE_BYTES
         self._perhaps = [peer for peer in in_turn(perhaps, me) if peer not in self._sources]
         self._turns = 0
         self._asked = 0  # that have not answered yet

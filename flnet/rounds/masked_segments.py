@@ -13,8 +13,8 @@ from flnet.aggregation.screening import Bounds
 from flnet.params.params import Params, PeerId, Schema
 from flnet.params.segments import Segments
 from flnet.protocol.effects import Effect
-from flnet.protocol.secure_sum import AddedPart, SecurePart
-from flnet.protocol.segments import SumPart
+from flnet.protocol.secure_sum import AddedPart, SecurePart, SegmentDigest
+from flnet.protocol.segments import SegmentResult, SumPart
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.secure_group import Group
@@ -49,9 +49,8 @@ class MaskedSegments(SegmentedSum):
 
         def say(to: PeerId | None, part: SecurePart) -> list[Effect]:
             assert isinstance(part, SumPart)  # the vote is that of the secure sum
-            return send(
-                to, AddedPart(group=group.id, **part.model_dump(include={"segment", "contributors", "digest"}))
-            )
+            sums = tuple(SegmentDigest(segment=made.segment, digest=made.digest) for made in part.results)
+            return send(to, AddedPart(group=group.id, contributors=part.contributors, sums=sums))
 
         super().__init__(key, me, ring, segments, patience, Bounds(ratio=0), Params, say)
 
@@ -71,10 +70,9 @@ class MaskedSegments(SegmentedSum):
         return [*self._begin(), *self._go_on()]
 
     def heard(self, sender: PeerId, part: AddedPart) -> list[Effect]:
-        """A member has added a segment."""
-        return self.receive(
-            sender, SumPart(segment=part.segment, contributors=part.contributors, digest=part.digest)
-        )
+        """A member has added segments."""
+        results = tuple(SegmentResult(segment=each.segment, digest=each.digest) for each in part.sums)
+        return self.receive(sender, SumPart(contributors=part.contributors, results=results))
 
     def root(self, peer: PeerId) -> str:
         """The digest by which the members vote on a peer's masked update."""

@@ -95,12 +95,15 @@ def wrong_results(parts: Iterable[SumPart], counts: Mapping[str, Mapping[int, Ma
         counts: the results that count, by the digest of what they are of, and by segment.
     """
     parts = list(parts)
-    wrong = [
-        part for part in parts if counts.get(part.contributors, {}).get(part.segment, part.result) != part.result
-    ]
+    wrong: list[SumPart] = []
+    segments = set[int]()
+    for part in parts:
+        right = counts.get(part.contributors, {})
+        others = {each.segment for each in part.results if right.get(each.segment, each.made) != each.made}
+        wrong += [part] if others else []
+        segments |= others
     if wrong:
-        segments = sorted({part.segment for part in wrong})
-        shown = ", ".join(map(str, segments[:5])) + ("..." if len(segments) > 5 else "")
+        shown = ", ".join(map(str, sorted(segments)[:5])) + ("..." if len(segments) > 5 else "")
         reason = text("it stated other results of segments {numbers} than those that count", shown)
         return Dispute(reason, tuple(part.view() for part in wrong if part.signature)[:MOST_STATEMENTS])
     if any(part.contributors not in counts for part in parts):

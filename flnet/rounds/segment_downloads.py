@@ -50,17 +50,22 @@ class SegmentDownloads:
         """Keep what this node made itself."""
         self._here[params.digest] = params
 
-    def start(self, digest: Digest, sources: Collection[PeerId], form: Schema | None) -> list[Effect]:
+    def start(
+        self, digest: Digest, sources: Collection[PeerId], form: Schema | None, first: PeerId | None = None
+    ) -> list[Effect]:
         """Download what has this digest, unless that is under way or has just failed.
 
         Args:
             sources: peers that may hold it, this node perhaps among them.
             form: of a segment; None for a whole model.
+            first: who is asked first, as it made what is wanted; the others may still be downloading it.
         """
         if digest in self._running or digest in self._resting:
             return []
         name = f"segment:{digest[:16]}"
-        download = ParamsDownload(self._key, digest, name, self._me, sources, self._patience, None, form)
+        download = ParamsDownload(
+            self._key, digest, name, self._me, sources, self._patience, None, form, first=first
+        )
         effects = download.start()
         if download.is_over:  # nobody has it now
             self._resting.add(digest)

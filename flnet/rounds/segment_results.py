@@ -7,6 +7,7 @@ owners have stated results, and none of these has a majority, the next node make
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
 from flnet.params.params import PeerId
 from flnet.protocol.segments import Made, SumPart
@@ -32,7 +33,8 @@ class SegmentResults:
         self.of, self.gone = "", set[PeerId]()
         self._ring, self._count, self._moves = ring, count, 0
         # by segment: what nodes made, by what it is of
-        self._told: dict[int, dict[PeerId, dict[str, SumPart]]] = {}
+        self._told: dict[int, dict[PeerId, dict[str, Made]]] = {}
+        self._parts: dict[PeerId, list[SumPart]] = {}  # in which they stated it
         self._late: dict[int, set[PeerId]] = {}  # by segment: owners that were waited for in vain
         self._more: Counter[int] = Counter()  # by segment: owners that were added because the others differ
 
@@ -46,20 +48,25 @@ class SegmentResults:
         self._late, self._more = {}, Counter()
 
     def note(self, sender: PeerId, part: SumPart) -> None:
-        """Note what a member states; that is what it stated first."""
-        if part.segment < self._count and sender in self._ring.order:
-            told = self._told.setdefault(part.segment, {}).setdefault(sender, {})
-            if len(told) < MOST_SETS:
-                told.setdefault(part.contributors, part)
+        """Note what a member states of segments; of each one, that is what it stated first."""
+        if sender not in self._ring.order or any(result.segment >= self._count for result in part.results):
+            return
+        is_new = False
+        for result in part.results:
+            told = self._told.setdefault(result.segment, {}).setdefault(sender, {})
+            if len(told) < MOST_SETS and part.contributors not in told:
+                told[part.contributors], is_new = result.made, True
+        if is_new:  # so they are at most as many as there is room for results
+            self._parts.setdefault(sender, []).append(part)
 
-    def stated_by(self, peer: PeerId) -> list[SumPart]:
+    def stated_by(self, peer: PeerId) -> Sequence[SumPart]:
         """All that a member stated, of whatever contributors."""
-        return [part for told in self._told.values() for part in told.get(peer, {}).values()]
+        return self._parts.get(peer, ())
 
     def stated(self, segment: int) -> dict[PeerId, Made]:
         """What members made of the contributors that count."""
-        told = {peer: parts.get(self.of) for peer, parts in self._told.get(segment, {}).items()}
-        return {peer: part.result for peer, part in told.items() if part and len(part.result[1]) == self._moves}
+        told = {peer: made.get(self.of) for peer, made in self._told.get(segment, {}).items()}
+        return {peer: made for peer, made in told.items() if made and len(made[1]) == self._moves}
 
     @property
     def is_any_stated(self) -> bool:

@@ -30,6 +30,10 @@ class SegmentRing:
         self.order = sorted(members, key=lambda peer: (_place(key, peer), peer))
         self.copies = min(copies, len(self.order))
 
+    def place(self, peer: PeerId) -> int:
+        """The place of a node in the ring, from 0; that of the first one for who is no member."""
+        return self.order.index(peer) if peer in self.order else 0
+
     def owners(self, segment: int, gone: Collection[PeerId] = (), more: int = 0) -> list[PeerId]:
         """Who sums a segment, the first owner first.
 

@@ -33,6 +33,7 @@ from flnet.protocol.secure_sum import SecurePart
 from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import Update
 from flnet.rounds.base_round import OPEN
+from flnet.rounds.download import in_turn
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.model import Start
 from flnet.rounds.segment_ring import SegmentRing
@@ -248,10 +249,14 @@ class SegmentedRound(VotedRound):
         return None if self.sum is None else super().own
 
     def _update(self, to: Iterable[PeerId], own: Update) -> Send:
-        """Offer peers this node's update, by the digests of its segments."""
+        """Offer peers this node's update, by the digests of its segments.
+
+        Each node begins with another peer, so that not all of them download from the same few nodes first.
+        """
         sent = super()._update(to, own)
         assert self.sum is not None and isinstance(sent.message, ModelParams)
-        return Send(sent.to, sent.message.model_copy(update={"segments": tuple(self.sum.learn(own))}))
+        to = tuple(in_turn(sent.to, self._settings.my_id))
+        return Send(to, sent.message.model_copy(update={"segments": tuple(self.sum.learn(own))}))
 
     def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
         """Handle the offer of a peer's update of this round.

@@ -5,8 +5,8 @@
 2. The members settle whose updates are averaged: else two segments could be averages of different nodes, and the model
    would be that of no round. They do it with a vote of their own (`flnet.rounds.voted_segments`), or with that of a secure
    sum (`flnet.rounds.masked_segments`).
-3. Each owner averages its segment of the updates that were settled, and tells all the digest of what it made, and how far
-   the segment of each update moved.
+3. Each owner averages its segments of the updates that were settled, and tells all the digest of each, and how far that
+   segment of each update moved: in one message, as far as it made them at the same time.
 4. So all know how far the whole updates moved. If one moved too far, it is left out or shortened, as in a mesh, and each
    owner averages its segment once more. That is the exception; so nobody waits for it.
 5. Every node downloads what the owners made, and joins it.
@@ -23,7 +23,7 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from flnet.aggregation.screening import Bounds, common_base
@@ -34,7 +34,7 @@ from flnet.params.segments import Segments
 from flnet.protocol.effects import Average, CancelTimer, Effect, SetTimer
 from flnet.protocol.events import Event, TimerFired
 from flnet.protocol.secure_sum import SecurePart
-from flnet.protocol.segments import Made, SumPart
+from flnet.protocol.segments import Made, SegmentResult, SumPart
 from flnet.protocol.updates import RoundKey, Update, root_of
 from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.segment_downloads import SegmentDownloads
@@ -285,8 +285,7 @@ class SegmentedSum(ABC):
         for segment in range(self._segments.count):
             if segment not in self._made:
                 effects += self._obtain(segment)
-            effects += self._announce(segment)
-        return effects
+        return [*effects, *self._announce()]
 
     def _obtain(self, segment: int) -> list[Effect]:
         """Make a segment of the average if this node is to do so, or download what counts."""
@@ -300,7 +299,10 @@ class SegmentedSum(ABC):
             return self._sum(segment)
         if made is None:
             return []
-        return self._download(made[0], self._results.makers(segment, made), self._segments.schemas[segment])
+        makers = self._results.makers(segment, made)
+        # Each of them serves as many nodes as any other.
+        first = makers[(self.ring.place(self._me) + segment) % len(makers)] if makers else None
+        return self._download(made[0], makers, self._segments.schemas[segment], first)
 
     def _judge(self) -> list[Effect]:
         """Once all know how far the updates moved: if that changes what counts, begin again with the averages."""
@@ -322,22 +324,35 @@ class SegmentedSum(ABC):
         self._made, self._turns = {}, 0
         return self._wait()
 
-    def _announce(self, segment: int) -> list[Effect]:
-        """Tell all of a segment that this node owns; also one that an owner made which is gone: the others may lack it."""
-        if self._me not in self._results.owners(segment):
-            return []
+    def _announce(self) -> list[Effect]:
+        """Tell all of the segments that this node owns and has not told of, in one message.
+
+        Also of one that an owner made which is gone: the others may lack it. What is averaged here now is waited for, as
+        that always ends, but not once all segments are here: then the round may end, and the others need the results.
+        """
+        told: dict[str, list[SegmentResult]] = {}
+        waits = self._averaging and len(self._made) < self._segments.count
+        for segment in () if waits else range(self._segments.count):
+            for of, (digest, squares) in self._known(segment).items():
+                if (segment, of) not in self._announced:
+                    self._announced.add((segment, of))
+                    result = SegmentResult(segment=segment, digest=digest, squares=squares or None)
+                    told.setdefault(of, []).append(result)
+        effects: list[Effect] = []
+        for of, results in told.items():
+            effects += self._say(None, SumPart(contributors=of, results=tuple(results)), results[0].segment, of)
+        return effects
+
+    def _known(self, segment: int) -> Mapping[str, Made]:
+        """What this node can tell of a segment that it owns, by what it is of."""
         known: dict[str, Made] = {}
+        if self._me not in self._results.owners(segment):
+            return known
         if segment in self._first and (segment in self._made or self._changed):
             known[self._of_settled] = self._first[segment]
         if segment in self._made and self._changed:
             known[self._changed] = self._made[segment].digest, ()
-        effects: list[Effect] = []
-        for of in [of for of in known if (segment, of) not in self._announced]:
-            self._announced.add((segment, of))
-            made, squares = known[of]
-            part = SumPart(segment=segment, contributors=of, digest=made, squares=squares or None)
-            effects += self._say(None, part, segment, of)
-        return effects
+        return known
 
     @property
     def _knows_all(self) -> bool:
@@ -378,12 +393,15 @@ class SegmentedSum(ABC):
             if peer in self._digests and self._input(peer, segment) is None:
                 sources = [peer, *self.ring.holders(segment, peer)]
                 digest = self._digests[peer][segment]
-                effects += self._download(digest, sources, self._segments.schemas[segment])
+                effects += self._download(digest, sources, self._segments.schemas[segment], peer)
         return effects
 
-    def _download(self, digest: Digest, sources: Iterable[PeerId], form: Schema | None) -> list[Effect]:
+    def _download(
+        self, digest: Digest, sources: Iterable[PeerId], form: Schema | None, first: PeerId | None = None
+    ) -> list[Effect]:
         """Download what has this digest from members that are there; without a form, the base of the round."""
-        return self._downloads.start(digest, [peer for peer in sources if peer not in self._results.gone], form)
+        here = [peer for peer in sources if peer not in self._results.gone]
+        return self._downloads.start(digest, here, form, first)
 
     def _wait_no_longer(self) -> list[Effect]:
         """An owner that has said nothing is replaced by the next node in the ring; after TURNS of them it is enough."""

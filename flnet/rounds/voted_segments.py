@@ -205,9 +205,8 @@ class VotedSegments(SegmentedSum):
             return {}
         found, counts = dict[PeerId, Dispute](), self._counts
         for peer in self.ring.order:
-            parts = self._results.stated_by(peer)
-            parts += [self._passed_on[peer]] if peer in self._passed_on else []
-            wrong = wrong_results(parts, counts)
+            passed_on = [self._passed_on[peer]] if peer in self._passed_on else []
+            wrong = wrong_results([*self._results.stated_by(peer), *passed_on], counts)
             found |= {} if wrong is None else {peer: wrong}
         return found
 

@@ -12,7 +12,7 @@ from flnet.errors import ContributionRefused
 from flnet.node.inbound import check_statements
 from flnet.protocol.effects import Send
 from flnet.protocol.messages import HyperParams, JobMessage, ModelParams, Peer
-from flnet.protocol.segments import SegmentsMessage, SumPart
+from flnet.protocol.segments import SegmentResult, SegmentsMessage, SumPart
 from flnet.protocol.updates import Contribution
 from flnet.rounds.segment_disputes import TWO_UPDATES
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of
@@ -49,7 +49,8 @@ def lies(mesh: Mesh, name: str, lie: Any) -> None:
 def wrong_sum(message: Any) -> JobMessage | None:
     if not isinstance(message, SegmentsMessage) or not isinstance(message.part, SumPart):
         return None
-    return message.model_copy(update={"part": message.part.model_copy(update={"digest": DIGEST})})
+    results = tuple(result.model_copy(update={"digest": DIGEST}) for result in message.part.results)
+    return message.model_copy(update={"part": message.part.model_copy(update={"results": results})})
 
 
 def other_offer(message: Any) -> JobMessage | None:
@@ -84,7 +85,7 @@ async def test_a_wrong_result_is_outvoted_and_its_maker_named_with_what_it_signe
             assert SIGNED in line and WRONG not in line and line.partition(" (")[0] in reasons(record)
             told = [news for news in mesh.nodes[name].feed.recent() if news.kind == "peer_disputed"]
             assert [(news.data["peer"], news.data["proven"]) for news in told] == [("d", True)]
-            statement = record["disputed"]["d"]["statements"][0] | {"digest": "0" * 64}
+            statement = record["disputed"]["d"]["statements"][0] | {"contributors": "0" * 64}
             forged = {**record, "disputed": {"d": {"reason": "", "statements": [statement]}}}
             assert WRONG in disputed_lines(forged, MNIST_3_7)[0]
 
@@ -107,7 +108,7 @@ async def test_who_signs_two_updates_is_left_out_and_both_are_kept() -> None:
 
 
 def result(**fields: Any) -> SegmentsMessage:
-    part = SumPart(segment=0, contributors=DIGEST, digest=DIGEST, **fields)
+    part = SumPart(contributors=DIGEST, results=(SegmentResult(segment=0, digest=DIGEST),), **fields)
     me = Peer(id="b", ip="127.0.0.1", port=4001)
     hyper = HyperParams(e=1, u=0.1, b=8)
     about: dict[str, Any] = {
@@ -126,7 +127,9 @@ async def test_results_that_are_not_signed_by_their_maker_are_refused_and_nothin
         claims = mesh.nodes["a"].checks.claims
         signed = mesh.nodes["b"].checks.claims.signed(result())  # type: ignore[union-attr]
         check_statements(claims, signed)
-        stolen = signed.model_copy(update={"part": signed.part.model_copy(update={"segment": 1})})
+        stolen = signed.model_copy(
+            update={"part": signed.part.model_copy(update={"results": (SegmentResult(segment=1, digest=DIGEST),)})}
+        )
         for wrong in (result(), stolen, signed.model_copy(update={"round": 1}), result(maker="a")):
             with pytest.raises(ContributionRefused, match=r"what [ab] states about segments is not signed by it"):
                 check_statements(claims, wrong)

@@ -48,6 +48,13 @@ def test_a_segment_is_asked_for_once_and_is_here_when_it_has_come() -> None:
     assert not made.awaits(WANTED.digest) and made.form_of(WANTED.digest) is None and not made.timers
 
 
+def test_who_made_a_segment_is_asked_before_those_that_may_still_be_downloading_it() -> None:
+    made = downloads()
+    assert asked(made.start(WANTED.digest, [A, B, PeerId("z")], FORM, first=B)) == [B]
+    assert asked(made.receive(failed(B))) == [PeerId("z")]
+    assert asked(made.receive(failed(PeerId("z")))) == [A]
+
+
 def test_what_nobody_serves_rests_until_it_is_tried_again() -> None:
     made = downloads()
     assert asked(made.start(WANTED.digest, [A, B], None)) == [A]

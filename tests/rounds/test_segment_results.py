@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 
 from flnet.params.arithmetic import Squares
 from flnet.params.params import PeerId
-from flnet.protocol.segments import Made, SumPart
+from flnet.protocol.secure_sum import AddedPart, SegmentDigest
+from flnet.protocol.segments import Made, SegmentResult, SumPart
 from flnet.protocol.updates import RoundKey
-from flnet.rounds.segment_results import SegmentResults
+from flnet.rounds.segment_results import MOST_SETS, SegmentResults
 from flnet.rounds.segment_ring import SegmentRing
 
 NAMES = [PeerId(f"n{number}") for number in range(5)]
@@ -17,7 +20,11 @@ MOVES: tuple[Squares, ...] = (((1.0,), ()), ((4.0,), ()))
 
 
 def stated(digest: str, of: str = SETTLED, segment: int = 0, moves: tuple[Squares, ...] | None = None) -> SumPart:
-    return SumPart(segment=segment, contributors=of, digest=digest, squares=moves)
+    return SumPart(contributors=of, results=(SegmentResult(segment=segment, digest=digest, squares=moves),))
+
+
+def results_of(segments: Iterable[int]) -> tuple[SegmentResult, ...]:
+    return tuple(SegmentResult(segment=segment, digest=RIGHT) for segment in segments)
 
 
 def results(copies: int) -> tuple[SegmentResults, list[PeerId]]:
@@ -62,10 +69,29 @@ def test_the_first_statement_counts_and_only_two_sets_of_contributors_are_rememb
     assert [part.contributors for part in made.stated_by(order[0])] == [SETTLED, CHANGED]
 
 
+def test_what_a_node_states_is_bounded_by_the_segments_that_there_are() -> None:
+    made, order = results(1)
+    for number in range(50):
+        of = f"{number:064x}"
+        made.note(order[0], SumPart(contributors=of, results=results_of(range(number % 5 + 1))))
+    assert len(made.stated_by(order[0])) <= MOST_SETS * len(NAMES)
+
+
+def test_two_results_of_one_segment_in_a_message_are_refused() -> None:
+    with pytest.raises(ValueError, match="expected one result of each segment, got two of the same"):
+        SumPart(contributors=SETTLED, results=results_of([0, 0]))
+    with pytest.raises(ValueError, match="expected one result of each segment, got two of the same"):
+        AddedPart(group=SETTLED, contributors=SETTLED, sums=(SegmentDigest(segment=0, digest=RIGHT),) * 2)
+    with pytest.raises(ValueError, match="at least 1 item"):
+        SumPart(contributors=SETTLED, results=())
+
+
 def test_strangers_and_segments_that_there_are_not_are_ignored() -> None:
     made, order = results(1)
     made.note(PeerId("stranger"), stated(RIGHT))
-    made.note(order[0], stated(RIGHT, segment=len(NAMES)))
+    for segment in (len(NAMES), 200):
+        own, other = stated(RIGHT).results + stated(RIGHT, segment=segment).results
+        made.note(order[0], SumPart(contributors=SETTLED, results=(own, other)))
     assert not any(made.stated_by(peer) for peer in [*order, PeerId("stranger")])
 
 

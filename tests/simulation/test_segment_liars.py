@@ -80,9 +80,13 @@ class Liar:
         return other
 
     def other_sum(self, part: SumPart) -> SumPart:
-        """A statement of another result, which it serves."""
-        made = self.node.core.find(Digest(part.digest))
-        return part.model_copy(update={"digest": DIGEST if made is None else self.other_params(made[1]).digest})
+        """A statement of other results, which it serves."""
+        results = []
+        for result in part.results:
+            made = self.node.core.find(Digest(result.digest))
+            digest = DIGEST if made is None else self.other_params(made[1]).digest
+            results.append(result.model_copy(update={"digest": digest}))
+        return part.model_copy(update={"results": tuple(results)})
 
     def other_offer(self, effect: Send) -> Send:
         """The offer of another update, of which it serves all segments."""
