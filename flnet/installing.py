@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from urllib.request import url2pathname
 
 DISTRIBUTION = "flnet-mesh"
+_AROUND = Path(__file__).parents[1]  # the clone, where flnet is imported from one
 _IMAGE = Path("/.dockerenv")
 
 
@@ -27,6 +28,8 @@ def install(extra: str) -> str:
 
 def origin() -> Path | None:
     """The clone or the file from which flnet was installed (PEP 610); None if it came from an index, or is gone."""
+    if (_AROUND / "pyproject.toml").is_file():
+        return _AROUND
     try:
         stated = json.loads(distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
     except (PackageNotFoundError, ValueError):

@@ -27,6 +27,7 @@ class Installed:
 def came_from(monkeypatch: pytest.MonkeyPatch, stated: str | None, image: Path) -> str:
     monkeypatch.setattr(installing, "distribution", lambda name: Installed(stated))
     monkeypatch.setattr(installing, "_IMAGE", image)
+    monkeypatch.setattr(installing, "_AROUND", image.parent / "nothing")
     install.cache_clear()
     try:
         return install("torch")
@@ -57,7 +58,12 @@ def test_a_copy_that_was_never_installed_came_from_nowhere(monkeypatch: pytest.M
         raise PackageNotFoundError(name)
 
     monkeypatch.setattr(installing, "distribution", missing)
+    monkeypatch.setattr(installing, "_AROUND", Path("/nowhere"))
     assert origin() is None
+
+
+def test_what_is_imported_from_a_clone_is_installed_from_it() -> None:
+    assert origin() == Path(installing.__file__).parents[1]
 
 
 def test_no_message_names_the_program_that_is_called_flnet_on_the_public_index() -> None:
