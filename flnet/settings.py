@@ -25,6 +25,7 @@ from pydantic import (
 
 from flnet.errors import SettingsError
 from flnet.fingerprints import check_key, fingerprint, read_fingerprint
+from flnet.joining import JoinLink
 from flnet.names import DEFAULT_MESH, check_called_host, check_host, check_mesh_name, check_name
 from flnet.networks import Cidrs
 
@@ -230,6 +231,11 @@ class PlaceSettings(BaseModel):
     )
     bootstrap_pairs: Pairs = Field(
         default=(), description='Peers to announce to at the start, "ip:port,ip:port". They may start later.'
+    )
+    join: str | None = Field(
+        default=None,
+        description="Join link of a mesh, as the page of each of its nodes shows it: flnet://192.168.1.11:4000/?mesh=... "
+        "It stands for bootstrap_pairs, mesh_name, mesh_mode and, in a pinned mesh, trusted_peers.",
     )
     discovery: Literal["none", "lan"] = Field(
         default="none",
@@ -790,6 +796,7 @@ def load_settings(
             spelled[name], values[name] = "--" + name.replace("_", "-"), value
             sources[name] = "option"
     values = {name: value for name, value in values.items() if name in known}
+    problems += _joined(values, sources, spelled)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as exc:
@@ -797,6 +804,26 @@ def load_settings(
     if problems:
         raise SettingsError("; ".join(problems))
     return settings.came_from(sources)
+
+
+def _joined(values: dict[str, Any], sources: dict[str, Source], spelled: dict[str, str]) -> list[str]:
+    """Put what a join link stands for into the values; what is wrong with it, or differs from what they say."""
+    if "join" not in values:
+        return []
+    place = spelled["join"]
+    try:
+        stated = JoinLink.read(str(values["join"])).settings()
+    except ValueError as exc:
+        return [f"{place}={values['join']}: {exc}"]
+    problems = []
+    for name, value in stated.items():
+        if name not in values:
+            values[name], sources[name], spelled[name] = value, sources["join"], place
+        elif name in ("bootstrap_pairs", "trusted_peers"):
+            values[name] = [*split_list(values[name]), value]
+        elif values[name] != value:
+            problems.append(f"{place} says {name}={value}, but {spelled[name]} says {values[name]}")
+    return problems
 
 
 def _nearest(name: str, prefix: str = "") -> str:

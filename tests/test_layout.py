@@ -18,7 +18,7 @@ MAX_FUNCTION_LINES = 50
 
 LAYERS = {
     **dict.fromkeys(("text", "installing"), 0),
-    **dict.fromkeys(("names", "fingerprints"), 1),
+    **dict.fromkeys(("names", "fingerprints", "joining"), 1),
     **dict.fromkeys(("errors", "networks"), 2),
     "params": 3,
     "protocol": 4,
@@ -207,7 +207,7 @@ def _flnet_fault(source: Source, name: str) -> str:
         return "httpx calls peers, Hypercorn serves"
     if LAYERS[mine] > PURE_UP_TO or mine in READS_FILES:
         return ""
-    if top in IMPURE:
+    if top in IMPURE and not name.startswith("urllib.parse"):
         return f"layers 1 to {PURE_UP_TO} see no clock, chance, thread, disk or network"
     if top not in sys.stdlib_module_names and top not in PURE_FOREIGN:
         return f"layers 1 to {PURE_UP_TO} use the standard library, blake3, numpy and pydantic only"

@@ -159,6 +159,7 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "node_id": "n",
         "node_ip": "10.0.0.1",
         "bootstrap_pairs": "127.0.0.1:4001, localhost:4002",
+        "join": "flnet://127.0.0.1:4003/?mesh=ward&mode=open",
         "data_shard": "2/10",
         "data_partition": "dirichlet:0.3",
         "local_epochs": "3",
@@ -180,7 +181,7 @@ def test_every_setting_can_come_as_a_variable() -> None:
         assert result is not None, name
     both = load_settings({}, {PREFIX + name.upper(): text for name, text in written.items()})
     assert both.allowed_hosts == ("fl.example", "node-a")
-    assert both.bootstrap_pairs == ("127.0.0.1:4001", "localhost:4002")
+    assert both.bootstrap_pairs == ("127.0.0.1:4001", "localhost:4002", "127.0.0.1:4003")
     assert both.trainers == ("MNIST", "CIFAR10")
     assert both.data_shard == Shard(index=2, count=10)
 

@@ -292,10 +292,19 @@ def meet_unless_doubtful(
     return meet(s, peer, accepts, incarnation, key)
 
 
+def prove(s: MeshState, peer: PeerId) -> list[Effect]:
+    """A node answered at its address; where rounds need to know that, jobs hear of it."""
+    is_new, member = s.roster.prove(peer), s.roster.known.get(peer)
+    tells = is_new and s.asks_at_once and member is not None and member.alive
+    return [TellJobs(peer, alive=True)] if tells else []
+
+
 def prove_soon(s: MeshState, peer: PeerId) -> list[Effect]:
-    """Probe a node at once that never answered this one: until it does, it may be a name that somebody invented."""
+    """Probe a node at once that never answered this one, where its turn would come late, or rounds need to know that it
+    is there: until it answers, it may be a name that somebody invented.
+    """
     member = s.roster.known.get(peer)
-    if member is None or member.is_proven:
+    if member is None or member.is_proven or not (s.asks_at_once or len(s.roster.known) >= MET_IN_PERSON):
         return []
     return check(s, peer)
 
@@ -592,7 +601,7 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
         return hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
     met = meet_unless_doubtful(s, event.peer, event.accepts, event.incarnation or 0, event.key, asked)
     if event.peer.address == asked:
-        met += [effect for effect in s.roster.prove(PeerId(event.peer.id)) if effect not in met]
+        met += [effect for effect in prove(s, PeerId(event.peer.id)) if effect not in met]
     heard = hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
     untold = set(s.roster.alive) - told - {PeerId(event.peer.id)}
     again = [event.address] if untold and not s.roster.introduces else []  # else it hears by news
@@ -727,7 +736,7 @@ def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:
 def probe_answered(s: MeshState, event: ProbeAnswered) -> list[Effect]:
     """A member answered: it is there; if others asked for it, they hear so."""
     s.digests.note(event.peer, event.members_digest, s.roster.tick)
-    effects = [*s.roster.prove(event.peer), *seen(s, event.peer, event.incarnation)]
+    effects = [*prove(s, event.peer), *seen(s, event.peer, event.incarnation)]
     effects += hear_all(s, event.news, event.peer, asked=True)
     effects += is_there(s, event.peer)
     if event.about is not None:

@@ -486,16 +486,16 @@ class Roster:
             return there, place
         return (list(self.known.values()), "") if len(self.known) >= MAX_PEERS else ([], "")
 
-    def prove(self, peer_id: PeerId) -> list[Effect]:
-        """Note that a member answered this node at its address: jobs count on it, and others that waited hear of it."""
+    def prove(self, peer_id: PeerId) -> bool:
+        """Note that a member answered at its address; whether that is new. Others that waited for it hear of it."""
         member = self.known.get(peer_id)
         if member is None or member.is_proven:
-            return []
+            return False
         proven = replace(member, is_proven=True)
         self._put(proven)
         if self.awaits_proof(member) and member.state is State.ALIVE:
             self.gossip.add(self.news(proven))
-        return [TellJobs(peer_id, alive=True)] if member.alive else []
+        return True
 
     def doubt_that_left(self, peer_id: PeerId) -> None:
         """Note that a member left according to others only."""

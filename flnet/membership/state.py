@@ -83,6 +83,7 @@ class MeshState:
         key: str | None = None,
         *,
         proves_keys: bool = False,
+        asks_at_once: bool = False,
     ) -> None:
         """Args:
         rng: draws whom to probe, to ask for help and to tell.
@@ -91,10 +92,11 @@ class MeshState:
         key: public key by which this node is known, if it keeps one.
         proves_keys: whether messages prove the key of their sender, and claims are signed, as in a keyed or
             pinned mesh.
+        asks_at_once: whether each new node is probed at once, because rounds need to know who is there.
         """
         self.me, self.my_id, self.key = me, PeerId(me.id), key
         self.accepts = tuple(accepts) or None
-        self.proves_keys = proves_keys
+        self.proves_keys, self.asks_at_once = proves_keys, asks_at_once
         self.pauses = pauses or Pauses()
         self.incarnation = self.kept = 0
         self.joined = False

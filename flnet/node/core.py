@@ -73,10 +73,10 @@ class NodeCore:
         seals: whether all connections to peers are encrypted for their receiver.
         """
         self.me = me
-        self.members = Members(
-            MeshState(me, rng or Random(me.id), prune, pauses, accepts, key, proves_keys=proves_keys)
-        )
         rules, waits = rules or Rules(), waits or Waits()
+        names_members = rules.participation.names_all
+        how = (rng or Random(me.id), prune, pauses, accepts, key)
+        self.members = Members(MeshState(me, *how, proves_keys=proves_keys, asks_at_once=names_members))
         usual: type[AsynchronousJob | Job] = AsynchronousJob if rules.asynchronous else Job
         self.jobs: dict[TrainerId, AnyJob] = {}
         for trainer in trainers:

@@ -352,8 +352,13 @@ class Job(BaseJob[Round]):
         """The choice of who trains that a peer states; None if this node's own settings do not lead to it."""
         if choice is not None and choice.group is not None:
             return choice  # it is checked when the round opens: the sum may fail here a moment later
-        known = self.series.preemption.known(self.peers.proven)  # a member can invent names that no start has
+        known = self.series.preemption.known(self._counted)  # a member can invent names that no start has
         return self.settings.rules.participation.believed(choice, {self.settings.my_id, *known})
+
+    @property
+    def _counted(self) -> set[PeerId]:
+        """The peers on which rounds count: where all follow from who takes part, only who answered at its address."""
+        return self.peers.proven if self.settings.rules.participation.names_all else self.peers.here
 
     def _followed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
         """The choice of a round that opens; None if it is of a group, and no sum failed here that is searched."""
@@ -535,7 +540,7 @@ class Job(BaseJob[Round]):
         choice, run = self._followed(opening.choice), opening.run
         is_mine = opening.started_by(me) and opening.heard_start  # else a peer tells of one that this node forgot
         if is_mine:
-            choice = self.search.choice() or self.settings.rules.participation.choice_of({me, *self.peers.proven})
+            choice = self.search.choice() or self.settings.rules.participation.choice_of({me, *self._counted})
             run = self.settings.run or None
         self._trouble = None
         moved = self.numbering.entered(opening.key, self.number)

@@ -12,7 +12,7 @@ from flnet.membership.probing import Pauses
 from flnet.membership.state import MeshState
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Effect, Publish, SendAnnounce, SendProbe
-from flnet.protocol.events import AnnounceAnswered, AnnounceReceived, ContactLost, ProbeFailed, TimerFired
+from flnet.protocol.events import AnnounceReceived, ContactLost, ProbeFailed, TimerFired
 from flnet.protocol.messages import News, Peer, StateWord
 from tests.helpers import peer
 
@@ -31,11 +31,7 @@ def members(
     me, key = peer(name, 4000 + ord(name[0]), ip), key_of(name) if signs else None
     m = Members(MeshState(me, Random(1), prune, pauses, key=key, proves_keys=signs))
     for other in known:
-        theirs = key_of(other) if signs else None
-        m.receive(
-            AnnounceAnswered(at(other).address, at(other), (), key=theirs)
-        )  # else it would be probed at once
-        m.receive(AnnounceReceived(at(other), key=theirs))
+        m.receive(AnnounceReceived(at(other), key=key_of(other) if signs else None))
     return m
 
 

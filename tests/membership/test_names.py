@@ -95,9 +95,7 @@ def test_a_nodes_own_call_is_still_known_by_its_key() -> None:
 def test_a_node_that_moved_is_the_same_node() -> None:
     m = keyed()
     call(m, at("a"), OLD)
-    m.receive(ProbeAnswered(A, None))
-    assert kinds(call(m, at("a", port=9, ip="10.0.0.2"), OLD)) == []
-    assert {probe.to for probe in probes(tick(m))} == {A}
+    assert [probe.to for probe in probes(call(m, at("a", port=9, ip="10.0.0.2"), OLD))] == [A]
     assert kinds(m.receive(ProbeFailed(A, None, "no connection"))) == ["peer_moved"]
     assert [(p["id"], p["address"], p["fingerprint"]) for p in m.view()] == [("a", "10.0.0.2:9", short(OLD))]
 
@@ -112,9 +110,8 @@ def test_a_node_that_proves_its_key_moves_at_once() -> None:
 def test_a_node_that_answers_where_it_was_did_not_move() -> None:
     m = keyed()
     call(m, at("a"), OLD)
-    m.receive(ProbeAnswered(A, None))
     assert kinds(call(m, at("a", port=9), OLD)) == []
-    assert kinds([*tick(m), *m.receive(ProbeAnswered(A, None))]) == []
+    assert kinds(m.receive(ProbeAnswered(A, None))) == []
     assert kinds(bury(m, A)) == ["peer_suspected", "peer_lost"]
     assert kinds(call(m, at("a", port=9), OLD)) == ["peer_moved", "peer_back"]
 

@@ -294,8 +294,7 @@ def test_somebody_unknown_is_announced_to_when_said_to_be_alive_only() -> None:
 
 
 def test_a_full_mesh_of_dead_peers_has_room_for_newcomers() -> None:
-    m = members("m")
-    m.receive(AnnounceReceived(at("a")))
+    m = members("m", "a")
     bury(m, A)
     for i in range(MAX_PEERS - 1):
         m.receive(AnnounceReceived(peer(f"p{i}", 1000 + i)))

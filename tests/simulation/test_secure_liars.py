@@ -235,7 +235,7 @@ def lying(cluster: Cluster, kind: type[Liar]) -> None:
 @pytest.mark.parametrize("kind", LIARS)
 def test_a_member_that_lies_stops_nobody(kind: type[Liar], size: int) -> None:
     rules = Rules(averaging={MERGING: parse_rule("secure").name})
-    cluster = Cluster(size, 6, rules=rules, ledger=LenientLedger({LIAR}, is_keyed=False))
+    cluster = Cluster(size, 5, rules=rules, ledger=LenientLedger({LIAR}, is_keyed=False))
     cluster.start()
     cluster.run_for(60)
     lying(cluster, kind)

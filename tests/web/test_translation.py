@@ -51,6 +51,7 @@ ELSEWHERE = {
     "security/ownership.py": "the node does not start, or `flnet doctor`: read in a terminal",
     "text.py": "types",
     "installing.py": "commands",
+    "joining.py": "a wrong setting; the node does not start",
     "fingerprints.py": "words that are read aloud, the same in all languages",
     "security/signatures.py": "headers of another program, for its author",
     "security/tls.py": "the log",
@@ -81,6 +82,7 @@ NO_SENTENCES = {
     "epsilon {}, delta {}, clip {}",  # what nodes state to each other, of which people read that it differs
     "{}, {} rounds, noise {}",  # likewise
     "merging rule",  # what nodes say to each other; people read "aggregation rule"
+    "expected one result of each segment, got two of the same",  # what a message must be, for who wrote the program
     "flnet claim, version 1",  # what is signed begins with it
     "flnet segment, version 1",
     "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code

@@ -13,14 +13,16 @@ from quart import Response, request
 
 from flnet.aggregation.naming import rule_words
 from flnet.errors import InvalidMessage
-from flnet.names import DEFAULT_MESH, MAX_NAME
+from flnet.joining import JoinLink
+from flnet.names import DEFAULT_MESH, MAX_NAME, hostport
 from flnet.node.event_log import FeedItem
 from flnet.node.interface import EditHyperParams, Node, Order, Points
+from flnet.node.lan_discovery import own_addresses
 from flnet.params.params import TrainerId
 from flnet.protocol.messages import Trigger
 from flnet.rounds.steps import Phase
 from flnet.rounds.view import JobView
-from flnet.settings import Settings
+from flnet.settings import LOOPBACK, Settings
 from flnet.text import text
 from flnet.web.api.mesh import mesh_of
 from flnet.web.auth.permissions import caller_ip, may_act
@@ -28,7 +30,7 @@ from flnet.web.formatting import one_line
 from flnet.web.page import mesh as mesh_picture
 from flnet.web.page.frame import notices, redirect_with_notice, render_page
 from flnet.web.page.job_card import PHASES, Card, PeerJob, card_of, jobs_of_peers, same_job
-from flnet.web.page.keys import identity_of, known_keys, with_known_keys
+from flnet.web.page.keys import QrPicture, identity_of, known_keys, qr_picture, with_known_keys
 from flnet.web.page.mesh import mesh_rows
 from flnet.web.page.weights import leave_one_out_table
 from flnet.web.routes import JSON, Pages, read_message
@@ -49,6 +51,20 @@ _GOALS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 
 
 @dataclass(frozen=True)
+class Invitation:
+    """What a new node needs to join this mesh.
+
+    Attributes:
+        link: see `flnet.joining`.
+        qr: the same as a picture.
+    """
+
+    link: str
+    mode: str
+    qr: QrPicture
+
+
+@dataclass(frozen=True)
 class EventView:
     """One thing that happened."""
 
@@ -64,6 +80,7 @@ class EventView:
 async def page(node: Node, settings: Settings) -> Response:
     """The first page."""
     shown = await page_data(node, settings.listen_address, request_translator(), acts=may_act())
+    shown["invitation"] = invitation_of(node, settings, request.host)
     return await render_page("index.html", **shown, notice=notices().get(request.args.get("notice")))
 
 
@@ -135,6 +152,22 @@ async def page_data(node: Node, host: str, t: Translate, *, acts: bool = True) -
         "events": event_views(node.feed.recent(), EVENTS_SHOWN),
         "refresh": REFRESH_SECONDS if busy else None,
     }
+
+
+def invitation_of(node: Node, settings: Settings, asked_at: str) -> Invitation | None:
+    """How another machine joins this mesh; None if no other machine reaches this node.
+
+    Args:
+        asked_at: "host:port" at which the reader reached this node.
+    """
+    if settings.listen_address in LOOPBACK:
+        return None
+    host = asked_at.rpartition(":")[0].strip("[]") if ":" in asked_at else asked_at
+    is_here = host in LOOPBACK or host.startswith("127.")
+    reached = node.me.ip or (next(iter(own_addresses()), settings.listen_address) if is_here else host)
+    mark = node.trust.own()["fingerprint"] if node.trust is not None else ""
+    link = str(JoinLink(hostport(reached, node.me.port), settings.mesh_name, settings.mode, mark))
+    return Invitation(link, settings.mode, qr_picture(link))
 
 
 def reasons_apart(ready: Mapping[str, Any], jobs: Sequence[JobView]) -> list[str]:

@@ -6,7 +6,12 @@ import re
 
 import pytest
 
+from flnet.fingerprints import key_text
+from flnet.joining import JoinLink
+from flnet.node.trust import Trust
+from flnet.settings import Settings, load_settings
 from flnet.text import text
+from flnet.web.page.index import invitation_of
 from tests.web.conftest import Client
 from tests.web.fake_job import FakeJob
 from tests.web.fake_node import FakeNode
@@ -315,7 +320,7 @@ async def test_a_new_node_shows_three_ways_to_go_on_until_it_has_trained_or_met_
 ) -> None:
     greeting = "This node is new."
     page = await load(client)
-    assert greeting in page.text and "Train MNIST Dataset" in page.text and "--bootstrap-pairs" in page.text
+    assert greeting in page.text and "Train MNIST Dataset" in page.text and "--join LINK" in page.text
     node.add_peer("b", "127.0.0.1:4001")
     assert greeting not in (await load(client)).text
     node.known.clear()
@@ -375,3 +380,32 @@ async def test_only_the_pages_own_files_are_served(client: Client, path: str) ->
 async def test_the_files_have_their_types(client: Client) -> None:
     css, icon = await client.get("/web/style.css"), await client.get("/web/icon.svg")
     assert (css.mimetype, icon.mimetype) == ("text/css", "image/svg+xml")
+
+
+@pytest.mark.parametrize(
+    "mode",
+    [
+        {},
+        {"mesh_key": "k" * 20},
+        {"mesh_mode": "pinned"},
+    ],
+)
+def test_a_node_that_others_reach_shows_how_they_join(node: FakeNode, mode: dict[str, str]) -> None:
+    settings = Settings.model_validate({"listen_address": "0.0.0.0", "mesh_name": "ward", **mode})
+    if settings.mode == "pinned":
+        node.trust = Trust(key_text(bytes(32)))
+    shown = invitation_of(node, settings, "192.168.1.11:4000")
+    assert shown is not None and shown.mode == settings.mode
+    link = JoinLink.read(shown.link)
+    assert (link.address, link.mesh, link.mode) == ("192.168.1.11:4000", "ward", settings.mode)
+    assert bool(link.fingerprint) == (settings.mode == "pinned")
+    assert "k" * 20 not in shown.link
+    assert load_settings({"join": shown.link, "listen_address": "0.0.0.0", **mode}, {}).mesh_name == "ward"
+
+
+def test_a_node_that_nobody_else_reaches_shows_no_link(node: FakeNode) -> None:
+    assert invitation_of(node, Settings(), "127.0.0.1:4000") is None
+
+
+async def test_the_page_says_how_a_node_becomes_reachable(client: Client, node: FakeNode) -> None:
+    assert "Let another machine join This node listens on its own machine only." in (await load(client)).text
