@@ -112,6 +112,7 @@ class SegmentedRound(VotedRound):
     message = SegmentsMessage
     gathering: SegmentedGathering
     _is_voter = True
+    _repeated: Set[PeerId] = frozenset()  # who was told all of the round once more
 
     @property
     def sum(self) -> VotedSegments | None:
@@ -265,12 +266,21 @@ class SegmentedRound(VotedRound):
             StaleRound: it came too late.
         """
         update = event.update
-        if self.taken or update.peer in self.gathering.updates:
+        if self.taken:
             return []
+        if update.peer in self.gathering.updates:
+            return self._told_again(update.peer)
         if self.is_over or (self.sum is not None and not self.sum.may_offer(update, update.segments)):
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
         return self._advanced([*self._learn(event.choice), *self.gathering.receive(event)])
+
+    def _told_again(self, peer: PeerId) -> list[Effect]:
+        """A peer offers its update once more: it may have been restarted, and have forgotten what it was told."""
+        if peer in self._repeated:
+            return []
+        self._repeated = {*self._repeated, peer}  # the answer may look like such an offer to the peer
+        return self._repeat(peer)
 
     def find(self, digest: Digest) -> Params | None:
         """A segment with this digest: of an update, or of the average."""
