@@ -509,6 +509,12 @@ class Settings(PlaceSettings):
         "each peer. Only the operator of this node sees the result. It takes one average and one measurement for "
         "each peer.",
     )
+    share_counts: bool = Field(
+        default=True,
+        description="Whether to tell peers how many test rows of each class the average judged rightly and wrongly, so "
+        "that the mesh has exact figures of all test rows together. If false, this node tells its accuracy and the number "
+        "of its test rows, and the mesh has a mean weighted by rows.",
+    )
     request_timeout_in_seconds: float = Field(
         default=30, gt=0, description="Timeout of a request to a peer in seconds, for all attempts together."
     )

@@ -26,6 +26,7 @@ from flnet.errors import DataMissing, NotOffered, SitsOut, TrainerError
 from flnet.labels.losses import Lesson
 from flnet.labels.spaces import Labelling
 from flnet.params.params import Array, MergeRule
+from flnet.protocol.counts import EvaluationCounts
 from flnet.protocol.events import Split, Turn
 from flnet.protocol.messages import HyperParams
 from flnet.text import text
@@ -34,6 +35,7 @@ __all__ = [
     "Array",
     "DataInfo",
     "DataMissing",
+    "EvaluationCounts",
     "Findings",
     "Fit",
     "Gradients",
@@ -276,12 +278,16 @@ class Score:
         examples: rows behind it.
         metrics: more figures, by name.
         split: the rows that were measured; set by flnet.
+        counts: the same rows as counts, which nodes add up to figures of the whole mesh: `class_counts` and
+            `label_counts` in `flnet.datasets.metrics` make them. None: the mesh has the mean accuracy alone,
+            weighted by examples.
     """
 
     accuracy: float
     examples: int
     metrics: Mapping[str, float] = field(default_factory=dict)
     split: Split = "test"
+    counts: EvaluationCounts | None = None
 
 
 @dataclass(frozen=True)

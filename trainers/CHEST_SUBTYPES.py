@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flnet.datasets.labelled import Labelled
-from flnet.datasets.metrics import balanced_accuracy
+from flnet.datasets.metrics import balanced_accuracy, class_counts
 from flnet.text import text
 from flnet.trainer import (
     Array,
@@ -120,7 +120,7 @@ class ChestSubtypes(Trainer):
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """Accuracy on the own validation rows."""
         rows = self._data.validation
-        return Score(float((self._judged(params, rows) == rows.y).mean()), len(rows)) if len(rows) else None
+        return _counted(rows.y, self._scores(params, rows.x[..., 0]), {}) if len(rows) else None
 
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
@@ -138,7 +138,8 @@ class ChestSubtypes(Trainer):
 
     def _score(self, params: Mapping[str, Array], known: dict[bytes, Array]) -> Score:
         """Figures; `known` is what models of these digests say of the published test part."""
-        own, key = self._judged(params, self._data.test), digest(params)
+        scores, key = self._scores(params, self._data.test.x[..., 0]), digest(params)
+        own = scores.argmax(1).cpu().numpy()
         if key not in known:
             known[key] = self._judged(params, self._data.official)
         metrics = {
@@ -146,7 +147,7 @@ class ChestSubtypes(Trainer):
             "official_accuracy": float((known[key] == self._data.official.y).mean()),
             "official_balanced_accuracy": balanced_accuracy(self._data.official.y, known[key]),
         }
-        return Score(float((own == self._data.test.y).mean()), len(own), metrics)
+        return _counted(self._data.test.y, scores, metrics)
 
     def _judged(self, params: Mapping[str, Array], rows: Labelled) -> Array:
         found: Array = self._scores(params, rows.x[..., 0]).argmax(1).cpu().numpy()
@@ -166,6 +167,12 @@ class ChestSubtypes(Trainer):
 
     def _batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return self._rows[rows], self._labels[rows]
+
+
+def _counted(truth: Array, scores: Tensor, metrics: Mapping[str, float]) -> Score:
+    """Accuracy and counts of rows with these kinds and scores."""
+    counts = class_counts(truth, scores.argmax(1).cpu().numpy(), SUBTYPES, scores.softmax(1).cpu().numpy())
+    return Score(counts.right / counts.examples, counts.examples, metrics, counts=counts)
 
 
 def _outputs(params: Mapping[str, Tensor], pictures: Tensor) -> Tensor:

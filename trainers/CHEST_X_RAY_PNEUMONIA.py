@@ -13,10 +13,12 @@ from typing import ClassVar
 import numpy as np
 
 from flnet.datasets.labelled import Labelled
+from flnet.datasets.metrics import class_counts, softmax
 from flnet.text import text
 from flnet.trainer import (
     Array,
     DataInfo,
+    EvaluationCounts,
     Fit,
     Gradients,
     HyperParams,
@@ -91,15 +93,17 @@ class ChestXRay(Trainer):
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test X-rays judged rightly; all three figures also for the published test part."""
-        own = self._figures(params, self._data.test)
+        own, counts = self._figures(params, self._data.test), self._counts(params, self._data.test)
         official = self._figures(params, self._data.official)
         metrics = own | {f"official_{name}": value for name, value in official.items()}
-        return Score(own["accuracy"], len(self._data.test), metrics)
+        return Score(own["accuracy"], counts.examples, metrics, counts=counts)
 
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """Share of validation X-rays judged rightly."""
-        rows = len(self._data.validation)
-        return Score(self._figures(params, self._data.validation)["accuracy"], rows) if rows else None
+        if not len(self._data.validation):
+            return None
+        counts = self._counts(params, self._data.validation)
+        return Score(counts.right / counts.examples, counts.examples, counts=counts)
 
     def inputs(self) -> Array:
         """The training X-rays."""
@@ -132,6 +136,11 @@ class ChestXRay(Trainer):
         figures = self._figures(trained.params, self._data.validation)
         metrics = {"loss": trained.loss} | {f"validation_{name}": value for name, value in figures.items()}
         return Fit(trained.params, trained.examples, len(CLASSES), metrics)
+
+    def _counts(self, params: Mapping[str, Array], data: Labelled) -> EvaluationCounts:
+        scores = self._network.scores(params, data.x)
+        guess = (scores[:, 1] - scores[:, 0] > 0).astype(np.int64)
+        return class_counts(data.y, guess, CLASSES, softmax(scores))
 
     def _figures(self, params: Mapping[str, Array], data: Labelled) -> dict[str, float]:
         scores = self._network.scores(params, data.x)

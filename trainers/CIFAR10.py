@@ -13,6 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from flnet.datasets.labelled import Labelled
+from flnet.datasets.metrics import class_counts, softmax
 from flnet.text import text
 from flnet.trainer import (
     Array,
@@ -84,12 +85,11 @@ class Cifar10(Trainer):
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test photographs named rightly."""
-        return Score(self._accuracy(params, self._data.test), len(self._data.test))
+        return self._score(params, self._data.test)
 
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """Share of validation photographs named rightly."""
-        rows = len(self._data.validation)
-        return Score(self._accuracy(params, self._data.validation), rows) if rows else None
+        return self._score(params, self._data.validation) if len(self._data.validation) else None
 
     def inputs(self) -> Array:
         """The training photographs."""
@@ -120,6 +120,11 @@ class Cifar10(Trainer):
         accuracy = self._accuracy(trained.params, self._data.validation)
         metrics = {"loss": trained.loss, "validation_accuracy": accuracy}
         return Fit(trained.params, trained.examples, len(self._data.info.classes), metrics)
+
+    def _score(self, params: Mapping[str, Array], data: Labelled) -> Score:
+        scores = self._network.scores(params, data.x)
+        counts = class_counts(data.y, scores.argmax(1), self._data.info.classes, softmax(scores))
+        return Score(counts.right / counts.examples, counts.examples, counts=counts)
 
     def _accuracy(self, params: Mapping[str, Array], data: Labelled) -> float:
         return float((self._network.scores(params, data.x).argmax(1) == data.y).mean())

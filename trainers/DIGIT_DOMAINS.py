@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flnet.datasets.labelled import Labelled
+from flnet.datasets.metrics import class_counts
 from flnet.text import text
 from flnet.trainer import (
     Array,
@@ -46,6 +47,7 @@ SHAPES = {
     **{f"dense{i}.bias": (DENSE[i],) for i in range(1, 5)},
 }
 EVALUATION_BATCH = 512
+CLASSES = tuple("0123456789")
 
 
 class DigitDomains(Trainer):
@@ -148,7 +150,10 @@ class DigitDomains(Trainer):
         key = self._shared, digest(params)
         if key not in known:
             known[key] = self._accuracy(params, self._everything)
-        return Score(self._accuracy(params, self._test), len(self._test), {"global_accuracy": known[key]})
+        chances = self.predict(params, self._test.x).values
+        counts = class_counts(self._test.y, chances.argmax(1), CLASSES, chances)
+        figures = {"global_accuracy": known[key]}
+        return Score(counts.right / counts.examples, counts.examples, figures, counts=counts)
 
     def _accuracy(self, params: Mapping[str, Array], rows: Labelled) -> float:
         return float((self.predict(params, rows.x).values.argmax(1) == rows.y).mean())

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from flnet.compute.export import OnnxGraph
 from flnet.datasets.labelled import Labelled
+from flnet.datasets.metrics import class_counts
 from flnet.trainer import (
     Array,
     DataInfo,
@@ -48,6 +49,7 @@ SHAPES = {
 }
 MEAN, SPREAD = 0.1307, 0.3081  # of MNIST's pixels, in [0, 1]
 EVALUATION_BATCH = 512
+DIGITS = tuple("0123456789")
 
 
 class Part:
@@ -136,8 +138,9 @@ class Mnist(Trainer):
 
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """Share of validation digits read rightly."""
-        rows = len(self._validation.labels)
-        return Score(_accuracy(self._tensors(params), self._validation), rows) if rows else None
+        if not len(self._validation.labels):
+            return None
+        return _counted(self._tensors(params), self._validation, {})
 
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
@@ -181,7 +184,7 @@ class Mnist(Trainer):
             if key not in known:
                 known[key] = _accuracy(tensors, self._official)
             metrics["official_accuracy"] = known[key]
-        return Score(_accuracy(tensors, self._test), len(self._test.labels), metrics)
+        return _counted(tensors, self._test, metrics)
 
     def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
         return {name: torch.tensor(params[name], device=self._device) for name in SHAPES}
@@ -203,6 +206,19 @@ def _outputs(params: Mapping[str, Tensor], images: Tensor) -> Tensor:
 
 def _loss(params: Mapping[str, Tensor], images: Tensor, labels: Tensor) -> Tensor:
     return F.cross_entropy(_outputs(params, images), labels)
+
+
+@torch.inference_mode()
+def _counted(params: Mapping[str, Tensor], part: Part, metrics: Mapping[str, float]) -> Score:
+    """Accuracy and counts on these digits."""
+    batches = [
+        part.batch(slice(start, start + EVALUATION_BATCH))
+        for start in range(0, len(part.labels), EVALUATION_BATCH)
+    ]
+    scores = torch.cat([_outputs(params, images) for images, _ in batches])
+    truth = torch.cat([labels for _, labels in batches]).cpu().numpy()
+    counts = class_counts(truth, scores.argmax(1).cpu().numpy(), DIGITS, scores.softmax(1).cpu().numpy())
+    return Score(counts.right / counts.examples, counts.examples, metrics, counts=counts)
 
 
 @torch.inference_mode()

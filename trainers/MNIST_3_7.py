@@ -11,6 +11,7 @@ import numpy as np
 from flnet.algorithms.row_privacy import hidden_mean
 from flnet.compute.export import OnnxGraph
 from flnet.datasets.labelled import Labelled
+from flnet.datasets.metrics import class_counts
 from flnet.security.noise import system_noise
 from flnet.text import text
 from flnet.trainer import (
@@ -130,12 +131,11 @@ class ThreeOrSeven(Trainer):
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test digits told apart rightly."""
-        return Score(_accuracy(params, self._test), len(self._test))
+        return _counted(params, self._test)
 
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """Share of validation digits told apart rightly."""
-        rows = len(self._validation)
-        return Score(_accuracy(params, self._validation), rows) if rows else None
+        return _counted(params, self._validation) if len(self._validation) else None
 
     def input_spec(self) -> InputSpec:
         """One digit."""
@@ -197,6 +197,15 @@ def _pixels(images: Array) -> Array:
 
 def _sigmoid(score: Array) -> Array:
     return np.float32(0.5) * (np.tanh(np.float32(0.5) * score) + np.float32(1))  # cannot overflow
+
+
+def _counted(params: Mapping[str, Array], data: Labelled) -> Score:
+    """Accuracy and counts on these digits."""
+    scores = (_pixels(data.x) @ params["weights"] + params["bias"])[:, 0]
+    seven = _sigmoid(scores)
+    chances = np.stack([1 - seven, seven], axis=1)
+    counts = class_counts((data.y == 1).astype(np.int64), (scores > 0).astype(np.int64), ("3", "7"), chances)
+    return Score(counts.right / counts.examples, counts.examples, counts=counts)
 
 
 def _accuracy(params: Mapping[str, Array], data: Labelled) -> float:

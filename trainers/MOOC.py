@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Self
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from flnet.datasets.labelled import Labelled
-from flnet.datasets.metrics import auc, balanced_accuracy
+from flnet.datasets.metrics import auc, balanced_accuracy, class_counts
 from flnet.text import text
 from flnet.trainer import (
     Array,
@@ -115,8 +116,7 @@ class DropOut(Trainer):
 
     def validation_score(self, params: Model) -> Score | None:
         """Share of validation enrolments judged rightly."""
-        rows = len(self._validation)
-        return Score(self._accuracy(params, self._validation), rows) if rows else None
+        return self._counted(params, self._validation, {}) if len(self._validation) else None
 
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Model]]) -> list[Score]:
@@ -163,7 +163,15 @@ class DropOut(Trainer):
             if key not in known:
                 known[key] = self._accuracy(params, self._official)
             figures["official_accuracy"] = known[key]
-        return Score(float(((scores > 0) == truth).mean()), len(truth), figures)
+        return self._counted(params, self._test, figures)
+
+    def _counted(self, params: Model, part: Part, figures: Mapping[str, float]) -> Score:
+        """Accuracy and counts on these enrolments."""
+        scores, truth = self._scores(params, part.x), part.y[:, 0].cpu().numpy()
+        chance, guess = scores.sigmoid().cpu().numpy(), (scores > 0).cpu().numpy()
+        chances = np.stack([1 - chance, chance], axis=1)
+        counts = class_counts(truth.astype(np.int64), guess.astype(np.int64), self._info.classes, chances)
+        return Score(counts.right / counts.examples, counts.examples, figures, counts=counts)
 
     def _accuracy(self, params: Model, part: Part) -> float:
         return float(((self._scores(params, part.x) > 0) == part.y[:, 0]).float().mean())

@@ -19,11 +19,12 @@ import torch
 from torch import Tensor
 
 from flnet.compute.export import OnnxGraph
-from flnet.datasets.metrics import multi_label_figures
+from flnet.datasets.metrics import label_counts, multi_label_figures
 from flnet.text import text
 from flnet.trainer import (
     Array,
     DataInfo,
+    EvaluationCounts,
     Fit,
     HyperParams,
     InputSpec,
@@ -149,17 +150,18 @@ class MultiLabelNet(Trainer):
         The accuracy that nodes compare is the argmax accuracy: what the thesis' tables give as SA.
         """
         tensors = self._tensors(params)
-        figures = _figures(tensors, self._test)
+        figures, counts = _figures(tensors, self._test), self._counts(tensors, self._test)
         if len(self._common):
             figures |= {f"global_{name}": value for name, value in _figures(tensors, self._common).items()}
-        return Score(figures["argmax_accuracy"], len(self._test), figures)
+        return Score(figures["argmax_accuracy"], len(self._test), figures, counts=counts)
 
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """Figures on this node's validation rows, for its own labels."""
         if not len(self._validation):
             return None
-        figures = _figures(self._tensors(params), self._validation)
-        return Score(figures["argmax_accuracy"], len(self._validation), figures)
+        tensors, part = self._tensors(params), self._validation
+        figures = _figures(tensors, part)
+        return Score(figures["argmax_accuracy"], len(part), figures, counts=self._counts(tensors, part))
 
     def input_spec(self) -> InputSpec:
         """One row, as in the data set."""
@@ -201,6 +203,13 @@ class MultiLabelNet(Trainer):
         """The test rows, and those common to all nodes."""
         common = {"global_argmax_accuracy": self._rows(self._common)} if len(self._common) else {}
         return {"accuracy": self._rows(self._test), **common}
+
+    @torch.inference_mode()
+    def _counts(self, params: Mapping[str, Tensor], part: Part) -> EvaluationCounts:
+        truth = part.y.cpu().numpy()
+        chances = torch.sigmoid(_dense.outputs(params, LAYERS, part.x)).cpu().numpy()
+        right = int((truth.argmax(axis=1) == chances.argmax(axis=1)).sum())  # by the argmax accuracy
+        return label_counts(truth, chances >= 0.5, self._info.classes, right, chances)
 
     def _rows(self, part: Part) -> Rows:
         """Rows as `predict` takes them."""

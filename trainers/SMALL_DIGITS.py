@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from flnet.datasets.labelled import Labelled, fingerprint
+from flnet.datasets.metrics import class_counts, softmax
 from flnet.datasets.split import own_published, own_rows, with_partition
 from flnet.text import text
 from flnet.trainer import (
@@ -46,6 +47,7 @@ OFFERED = "named"  # for research: not among the trainers of a node that names n
 OPTIONS_FILE = "small_digits.toml"
 _RULES: dict[str, tuple[str, Fits]] = dict.fromkeys(("mnist", "tests"), (text("a whole number above 0"), is_whole))
 BRIGHTEST, TESTED = 16, 360
+CLASSES = tuple("0123456789")
 SHAPES = {"hidden.bias": (64,), "hidden.weight": (64, 64), "output.bias": (10,), "output.weight": (64, 10)}
 BETAS, EPSILON = (0.9, 0.999), 1e-8  # of Adam
 
@@ -70,7 +72,7 @@ class SmallDigits(Trainer):
         return DataInfo(
             self._source,
             {"train": len(self._train), "validation": 0, "test": len(self._test)},
-            tuple("0123456789"),
+            CLASSES,
             note=self._note,
             counts={side: np.bincount(rows.y, minlength=10).tolist() for side, rows in sides.items()},
             checksum=fingerprint(sides),
@@ -142,14 +144,16 @@ class SmallDigits(Trainer):
 
     def predict(self, params: Mapping[str, Array], inputs: Array) -> Prediction:
         """Probabilities of the ten digits."""
-        return Prediction(_softmax(_outputs(params, _flat(inputs))[1]))
+        return Prediction(softmax(_outputs(params, _flat(inputs))[1]))
 
     def _score(self, params: Mapping[str, Array], known: dict[bytes, float]) -> Score:
         key = _packed(params).tobytes()
         if key not in known:
             known[key] = _accuracy(params, self._all_tests)
         metrics = {"global_accuracy": known[key]}
-        return Score(_accuracy(params, self._test), len(self._test), metrics)
+        scores = _outputs(params, _flat(self._test.x))[1]
+        counts = class_counts(self._test.y, scores.argmax(1), CLASSES, softmax(scores))
+        return Score(_accuracy(params, self._test), len(self._test), metrics, counts=counts)
 
 
 def _loaded(folder: Path | None) -> tuple[str, Labelled, Labelled]:
@@ -213,7 +217,7 @@ class _Steps:
         hidden, scores = _outputs(params, x)
         if self._lesson is not None:
             return self._taught(self._lesson, params, rows, hidden, scores)
-        error = _softmax(scores)
+        error = softmax(scores)
         right = np.arange(len(y)), y
         loss = float(-np.log(np.maximum(error[right], 1e-30)).mean())
         error[right] -= 1
@@ -262,12 +266,6 @@ def _gradient(params: Mapping[str, Array], x: Array, hidden: Array, error: Array
         "output.bias": error.sum(0),
         "output.weight": hidden.T @ error,
     }
-
-
-def _softmax(scores: Array) -> Array:
-    powers = np.exp(scores - scores.max(1, keepdims=True))
-    probabilities: Array = powers / powers.sum(1, keepdims=True)
-    return probabilities
 
 
 def _accuracy(params: Mapping[str, Array], rows: Labelled) -> float:

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flnet.compute.export import OnnxGraph
+from flnet.datasets.metrics import class_counts
 from flnet.datasets.no_code import OwnImages, OwnTable
 from flnet.datasets.no_code_images import ImageData, load_images
 from flnet.datasets.no_code_table import load_table, standardised
@@ -208,9 +209,11 @@ class OwnTrainer(Trainer):
             truths.append(y)
         guess, truth = torch.cat(guesses), torch.cat(truths)
         if self._scale is None:
-            known = truth >= 0
-            right = (guess.argmax(1) == truth)[known].double()
-            return Score(float(right.mean()) if len(right) else 0.0, len(side))
+            known = truth >= 0  # the others are labelled in the node's own space alone
+            scores, labels = guess[known], truth[known].numpy()
+            guessed, chances = scores.argmax(1).numpy(), scores.softmax(1).numpy()
+            counts = class_counts(labels, guessed, self._info.classes, chances)
+            return Score(counts.right / max(1, counts.examples), counts.examples, counts=counts)
         return _regression(guess[:, 0].double().numpy(), truth.double().numpy(), self._scale[1])
 
 

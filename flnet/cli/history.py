@@ -15,7 +15,19 @@ from rich.table import Table
 
 from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
 from flnet.cli.epochs import epochs_table, is_vertical
-from flnet.cli.output import accuracy, print_json, print_table, printable, share, short, table, write_file
+from flnet.cli.output import (
+    accuracy,
+    mesh_words,
+    metric_words,
+    numbers,
+    print_json,
+    print_table,
+    printable,
+    share,
+    short,
+    table,
+    write_file,
+)
 from flnet.errors import LocalError
 from flnet.fingerprints import check_key
 from flnet.fingerprints import short as short_key
@@ -65,11 +77,14 @@ def command(
         for record in records:
             for line in reasons(record):
                 click.echo(line)
+        if isinstance(mesh := records[-1].get("mesh"), dict):
+            click.echo(f"mesh of round {printable(records[-1].get('round'))}: {mesh_words(mesh)}")
+            click.echo(metric_words(numbers(mesh.get("figures")), every=True))
 
 
 def history_table(records: list[View]) -> Table:
     """One row per round, oldest first."""
-    shown = table("round", "by", "nodes", "pre", "post", "seconds", "sent", "received", "outcome")
+    shown = table("round", "by", "nodes", "pre", "post", "mesh", "seconds", "sent", "received", "outcome")
     for record in records:
         moved, seconds = record.get("bytes") or {}, record.get("seconds") or {}
         shown.add_row(
@@ -78,6 +93,7 @@ def history_table(records: list[View]) -> Table:
             "-" if record.get("taken_from") else str(len(record.get("contributors") or ())),
             accuracy(record.get("pre_fedavg_accuracy")),
             accuracy(record.get("post_fedavg_accuracy")),
+            accuracy((record.get("mesh") or {}).get("accuracy")),
             f"{sum(seconds.values()):.2f}",
             printable(moved.get("sent", "")),
             printable(moved.get("received", "")),

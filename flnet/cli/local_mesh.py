@@ -40,7 +40,7 @@ KEPT_SETTINGS = (
     "aggregation", "clip_norm", "max_update_norm", "max_staleness", "rounds", "participation", "min_participants",
     "topology", "local_training", "local_epochs", "local_batch_size", "max_training_seconds", "max_peer_epochs",
     "max_peer_batch_size", "max_peer_batches", "max_peer_learning_rate", "personal_model", "model_choice",
-    "leave_one_out", "seed", "wire", "privacy", "privacy_rounds", "privacy_budget",
+    "leave_one_out", "seed", "share_counts", "wire", "privacy", "privacy_rounds", "privacy_budget",
     "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",
     "request_timeout_in_seconds", "worker_idle_seconds", "tmp_path", "mesh_key", "mesh_key_file",
     "other_mesh_key", "other_mesh_key_file", "mesh_mode", "mesh_name",

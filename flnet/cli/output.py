@@ -247,6 +247,18 @@ def metrics_of(view: Mapping[str, Any]) -> dict[str, float]:
     return own | {name: value for name, value in after.items() if name != ACCURACY}
 
 
+def mesh_words(mesh: Any) -> str:
+    """What the nodes reached together, and by what that counts: "0.9312 on 1200 test rows of 3 nodes"; "-" for none."""
+    if not isinstance(mesh, Mapping):
+        return "-"
+    value, nodes = accuracy(mesh.get("accuracy")), f"{printable(mesh.get('nodes'))} nodes"
+    if mesh.get("basis") == "counts":
+        return f"{value} on {printable(mesh.get('examples'))} test rows of {nodes}"
+    if mesh.get("basis") == "examples":
+        return f"{value}, mean of {nodes} weighted by {printable(mesh.get('examples'))} test rows"
+    return f"{value}, plain mean of {nodes}"
+
+
 def older_round(view: Mapping[str, Any]) -> int | None:
     """The round of a job's figures, if the newest round has none yet; None too where a node does not say."""
     of = view.get("figures_round")

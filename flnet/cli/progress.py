@@ -25,6 +25,7 @@ from flnet.cli.output import (
     counted,
     listed,
     means,
+    mesh_words,
     metric_words,
     metrics_of,
     numbers,
@@ -73,6 +74,7 @@ class RoundResult:
         left_out: nodes whose updates are not in that average, each with the reason; None where it does not tell.
         spread: where nodes average with neighbours alone, how far their updates were apart before that, as a part of
             their norm: the mean over the nodes; None where all make one average.
+        mesh: what all nodes reached together, as the first node that tells it has it; None where none does.
     """
 
     number: int
@@ -87,6 +89,7 @@ class RoundResult:
     updates: int | None = None
     left_out: Mapping[str, str] | None = None
     spread: float | None = None
+    mesh: View | None = None
 
     @property
     def same_model(self) -> bool:
@@ -189,6 +192,7 @@ def round_result(number: int, records: Mapping[str, View | None]) -> RoundResult
         len(averaged) if isinstance(averaged, list) else None,
         left_out if isinstance(left_out, dict) else None,
         _mean(record.get("spread") for record in held.values()),
+        next((record["mesh"] for record in held.values() if isinstance(record.get("mesh"), dict)), None),
     )
 
 
@@ -215,12 +219,18 @@ def results_table(results: Sequence[RoundResult]) -> Table:
     node = _only_node(results)
     before = "before averaging" if node else "before averaging: mean (low - high)"
     title = f"Results on {node}" if node else "Results"
-    shown = table("round", before, "after", "updates", "model", "seconds", title=title)
+    together = ("all rows",) if any(result.mesh for result in results) else ()
+    shown = table("round", before, "after", *together, "updates", "model", "seconds", title=title)
     for result in results:
         seconds = "-" if result.seconds is None else f"{result.seconds:.1f}"
         averaged = (result.update_words(), result.models())
+        mesh = [accuracy((result.mesh or {}).get("accuracy"))] if together else []
         shown.add_row(
-            str(result.number), *(str(each or "-") for each in (result.pre, result.post)), *averaged, seconds
+            str(result.number),
+            *(str(each or "-") for each in (result.pre, result.post)),
+            *mesh,
+            *averaged,
+            seconds,
         )
     return shown
 
@@ -275,7 +285,9 @@ def summary(results: Sequence[RoundResult], every: bool = False) -> str:
     further = metric_words(means(last.figures.values()), every)
     return (
         f"{counted(len(results), 'round')} in {seconds:.1f} s; mean accuracy from {gain} "
-        f"(before the first averaging, after the last); {same}"
+        f"(before the first averaging, after the last); "
+        + (f"all nodes together {mesh_words(last.mesh)}; " if last.mesh else "")
+        + same
         + (f"; further means after the last averaging: {further}" if further else "")
     )
 

@@ -14,6 +14,7 @@ from flnet.cli.epochs import is_vertical, vertical_lines
 from flnet.cli.output import (
     accuracy,
     counted,
+    mesh_words,
     metric_words,
     metrics_of,
     metrics_option,
@@ -62,6 +63,7 @@ def command(address: str, as_json: bool, every: bool) -> None:
         *vertical_lines(jobs),
         *version_lines(jobs),
         *spread_lines(jobs),
+        *mesh_lines(jobs),
         *plan_lines(jobs),
         *privacy_lines(jobs),
         *sum_lines(jobs, str(info.get("mode"))),
@@ -201,6 +203,16 @@ def version_lines(jobs: list[View]) -> list[str]:
         lines.append(f"{name} has version {printable(versions.get('own'))} here; there are no common rounds")
         for row in versions.get("peers") or []:
             lines.append(f"{name} {_version_words(row)}")
+    return lines
+
+
+def mesh_lines(jobs: list[View]) -> list[str]:
+    """A line per job that other nodes told their figures of: what all reached together."""
+    meshes = [(printable(job.get("trainer_id")), job["mesh"]) for job in jobs if isinstance(job.get("mesh"), dict)]
+    lines = []
+    for name, mesh in meshes:
+        further = metric_words(numbers(mesh.get("figures")), every=True)
+        lines.append(f"{name} on all nodes: {mesh_words(mesh)}" + (f"; {further}" if further else ""))
     return lines
 
 

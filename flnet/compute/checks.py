@@ -22,6 +22,7 @@ from flnet.algorithms.wrapper import usual_buffers
 from flnet.compute.prediction import offered
 from flnet.errors import ParamsRefused, TrainerError
 from flnet.params.params import Array, Params, Schema, is_finite
+from flnet.protocol.counts import EvaluationCounts, check_agreement
 from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import Agreement, HyperParams, explain
 from flnet.rounds.limits import BATCH_SIZE, BATCHES, EPOCHS, LEARNING_RATE
@@ -174,7 +175,16 @@ def checked_score(score: Score, trainer: str, split: Split = "test") -> Score:
         ) from exc
     if not 0 <= accuracy <= 1:  # NaN is not either
         raise TrainerError(text("{where} gave the accuracy {value}; expected 0 to 1", what, f"{accuracy:g}"))
-    return Score(accuracy, _count(score.examples, what, "examples"), _figures(score.metrics), split)
+    examples = _count(score.examples, what, "examples")
+    if score.counts is not None and not isinstance(score.counts, EvaluationCounts):
+        raise TrainerError(
+            text("{where} gave a {kind}; expected EvaluationCounts", what, type(score.counts).__name__)
+        )
+    try:
+        check_agreement(accuracy, examples, score.counts)
+    except ValueError as exc:
+        raise TrainerError(text("{where}: {reason}", what, exc)) from exc
+    return Score(accuracy, examples, _figures(score.metrics), split, score.counts)
 
 
 def declared(trainer: Trainer, name: str, params: Params) -> Declaration:

@@ -6,11 +6,14 @@ without a denominator, or a mean over no rows) is 0.
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from flnet.params.params import Array
+from flnet.protocol.counts import BINS, MOST_BINNED, MOST_LABELS, EvaluationCounts
 
 
 @dataclass(frozen=True)
@@ -102,6 +105,68 @@ def multi_label_figures(truth: Array, scores: Array, threshold: float = 0.5) -> 
         "f1_micro": counts.f1_micro(),
         "hamming_loss": hamming_loss(truth, guess),
     }
+
+
+def labels_digest(names: Sequence[str]) -> str:
+    """What tells labels of one node from those of another: 16 hexadecimal digits of the names in their order."""
+    return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16]
+
+
+def class_counts(
+    truth: Array, guess: Array, names: Sequence[str], chances: Array | None = None
+) -> EvaluationCounts:
+    """Counts of rows that have one class each, which nodes add up (`flnet.protocol.counts`).
+
+    Args:
+        truth, guess: (rows,), class numbers from 0.
+        names: of the classes, in the order of the model's outputs.
+        chances: (rows, classes), scores in [0, 1] for the area under the ROC curve; None to leave that out.
+    """
+    numbers = np.arange(len(names))
+    right = int((truth == guess).sum())
+    return label_counts(truth[:, None] == numbers, guess[:, None] == numbers, names, right, chances)
+
+
+def label_counts(
+    truth: Array, guess: Array, names: Sequence[str], right: int, chances: Array | None = None
+) -> EvaluationCounts:
+    """Counts of rows that have any of several labels.
+
+    Args:
+        truth, guess: (rows, labels), 0 or 1.
+        names: of the labels, in the order of the model's outputs.
+        right: rows that the accuracy counts as right.
+        chances: (rows, labels), scores in [0, 1]; None to leave out the area under the ROC curve.
+    """
+    if len(names) > MOST_LABELS:
+        return EvaluationCounts(right=right, examples=len(truth))
+    counted = Counts.of(truth, guess)
+    positives: tuple[tuple[int, ...], ...] = ()
+    negatives = positives
+    if chances is not None and len(names) <= MOST_BINNED and np.isfinite(chances).all():
+        has = truth.astype(bool)
+        bins = np.clip(np.floor(np.asarray(chances, np.float64) * BINS), 0, BINS - 1).astype(np.int64)
+        positives, negatives = _binned(bins, has), _binned(bins, ~has)
+    return EvaluationCounts(
+        right=right,
+        examples=len(truth),
+        labels=labels_digest(names),
+        **{name: tuple(getattr(counted, name).tolist()) for name in ("tp", "fp", "fn", "tn")},
+        positives=positives,
+        negatives=negatives,
+    )
+
+
+def _binned(bins: Array, of: Array) -> tuple[tuple[int, ...], ...]:
+    """For each label, the number of rows in each bin, of those that are meant."""
+    columns = zip(bins.T, of.T, strict=True)
+    return tuple(tuple(np.bincount(column[some], minlength=BINS).tolist()) for column, some in columns)
+
+
+def softmax(scores: Array) -> Array:
+    """Probabilities of classes from scores before the softmax; both are (rows, classes)."""
+    powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
 
 def _ratio(top: Array | float, bottom: Array | float) -> Array:

@@ -314,6 +314,7 @@ def rules_of(settings: Settings) -> Rules:
         privacy=plan_of(settings),
         topology=topology,
         bounds=bounds_of(settings),
+        counts=settings.share_counts,
     )
 
 

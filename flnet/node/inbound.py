@@ -218,18 +218,24 @@ def claim_of(round: int, reply: Packet) -> Claim:
     assert isinstance(m, AccuracyReply)
     digest = digest_of(m, reply.params)
     report = report_of(m.report)
-    return Claim(PeerId(m.i_am.id), round, m.accuracy, digest, m.contributors, reply.params, report)
+    return Claim(
+        PeerId(m.i_am.id), round, m.accuracy, digest, m.contributors, reply.params, report, measured=m.measured
+    )
 
 
 def _claimed(m: Accuracy, params: Params | None) -> Claim:
     """The claim of a peer that asks for ours."""
     digest, report = digest_of(m, params), report_of(m.report)
-    return Claim(m.sender, m.round, m.accuracy, digest, m.contributors, params, report, m.initiator or "")
+    return Claim(
+        m.sender, m.round, m.accuracy, digest, m.contributors, params, report, m.initiator or "", m.measured
+    )
 
 
 def report_of(message: ReportMessage | None) -> Report | None:
     """The report of a node in a series."""
-    return Report(message.accuracy, message.loss, message.over) if message else None
+    if message is None:
+        return None
+    return Report(message.accuracy, message.loss, message.over, message.examples, message.right)
 
 
 def located(peer: Peer, ip: str) -> Peer:

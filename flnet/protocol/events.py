@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from flnet.params.arithmetic import Squares
 from flnet.params.params import Digest, MergeRule, Params, PeerId
+from flnet.protocol.counts import EvaluationCounts
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
 from flnet.protocol.secure_sum import SecretResult, SecurePart
 from flnet.protocol.updates import Claim, Contribution, NoisyRelease, RoundKey, Update
@@ -583,16 +584,19 @@ class Evaluated(Event):
     Attributes:
         digest: of its shared part.
         private: private parameters after they were trained on it, if that was requested.
+        examples: rows behind the accuracy; None if they are not known.
         split: the rows that were measured: "test" also where validation rows were asked for and there are none.
+        counts: of these rows, if the trainer counts.
     """
 
     key: RoundKey
     digest: Digest
     accuracy: float
-    examples: int = 0
+    examples: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     private: Params | None = None
     split: Split = "test"
+    counts: EvaluationCounts | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import reprlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -21,6 +21,7 @@ from pydantic import (
     ValidationError,
     field_serializer,
     model_serializer,
+    model_validator,
 )
 from pydantic.alias_generators import to_camel
 from pydantic_core import ErrorDetails
@@ -29,6 +30,7 @@ from flnet.errors import InvalidMessage
 from flnet.fingerprints import check_key
 from flnet.names import MAX_HOST, MAX_NAME, check_host, check_name, hostport
 from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.protocol.counts import Count, EvaluationCounts, Measured, check_agreement
 from flnet.protocol.updates import Contribution, Over, RoundKey, root_of
 from flnet.text import joined, text
 
@@ -401,11 +403,30 @@ class ReportMessage(Message):
         accuracy: of the sender's average, even if it has adopted another model since.
         loss: of the same average, if the trainer reports one.
         over: why the series is over for the sender, if it is over.
+        examples, right: rows behind the accuracy, and those of them that it counts as right; absent where it is no share of
+            rows.
     """
 
     accuracy: Unit
     loss: Loss | None = None
     over: Over | None = None
+    examples: Count | None = None
+    right: Count | None = None
+
+    @model_validator(mode="after")
+    def _agrees(self) -> Self:
+        if self.right is not None:
+            right = EvaluationCounts(right=self.right, examples=self.examples or 0)
+            check_agreement(self.accuracy, self.examples or 0, right)
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_absent_counts(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {
+            name: value
+            for name, value in fields(self).items()
+            if name not in ("examples", "right") or value is not None
+        }
 
 
 MOST_GROUPS = 16
@@ -620,6 +641,8 @@ class Accuracy(JobMessage):
         digest: of the average.
         contributors: number of updates in it; 0 if other nodes should not adopt it (`flnet.aggregation.screening`).
         report: in a series with a goal.
+        measured: the average on all test rows of the sender, with how many they are; also where the sender has adopted
+            another model since.
     """
 
     path: ClassVar[str] = "/training/model_params/accuracy"
@@ -629,6 +652,7 @@ class Accuracy(JobMessage):
     digest: HexDigest | None = None
     contributors: int = Field(default=1, ge=0)
     report: ReportMessage | None = None
+    measured: Measured | None = None
 
 
 class AccuracyReply(Message):
@@ -641,6 +665,7 @@ class AccuracyReply(Message):
     digest: HexDigest | None = None
     contributors: int = Field(default=1, ge=0)
     report: ReportMessage | None = None
+    measured: Measured | None = None
 
 
 def digest_of(message: Accuracy | AccuracyReply, params: Params | None) -> Digest | None:

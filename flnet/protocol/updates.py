@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Protocol
 
 from flnet.params.params import Digest, Params, PeerId
+from flnet.protocol.counts import Measured, Scored
 
 _FIRST = "flnet contribution, version 1"  # so that no signature made for something else is taken for one
 
@@ -212,11 +213,20 @@ class Report:
         accuracy: of the average itself, before any model is adopted; in [0, 1].
         loss: of the same average, if the trainer reports one.
         over: why the series is over for this node, if it is.
+        examples: rows behind the accuracy; None if the node does not say.
+        right: of these, the rows that the accuracy counts as right; None if they are not counted.
     """
 
     accuracy: float
     loss: float | None = None
     over: Over | None = None
+    examples: int | None = None
+    right: int | None = None
+
+    @property
+    def scored(self) -> Scored:
+        """The accuracy with what it counts by."""
+        return Scored(self.accuracy, self.examples, self.right)
 
 
 @dataclass(frozen=True)
@@ -227,6 +237,7 @@ class Claim:
         params: the model, if the message has it (always in the thesis' JSON).
         report: the peer's report in a series of rounds.
         initiator: of the round; empty where the message does not state it.
+        measured: what the peer's average reached on its test rows; None if it does not say how many.
     """
 
     peer: PeerId
@@ -237,6 +248,7 @@ class Claim:
     params: Params | None = None
     report: Report | None = None
     initiator: str = ""
+    measured: Measured | None = None
 
     def without_params(self) -> Claim:
         """The same claim, which takes no memory for a model."""

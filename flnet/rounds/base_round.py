@@ -210,8 +210,9 @@ class BaseRound(ABC):
         return effects
 
     def _remember(self, why: str = "") -> None:
-        """Put the record into the history, with the reason if it has none yet."""
+        """Put the record into the history, with the mesh's figures, and the reason if it has none yet."""
         if self.record.outcome == "open" and why:
             self.record.outcome = why
         self.is_recorded = True
+        self.record.mesh = self._series.stopping.evaluation.view()
         self._history.add(self.record)

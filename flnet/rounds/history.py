@@ -13,6 +13,7 @@ from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Averaged, Trained
 from flnet.protocol.updates import RoundKey, Update
+from flnet.rounds.evaluation import in_job
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.settings import Tell
 from flnet.text import joined, text
@@ -87,6 +88,8 @@ class RoundRecord:
         secure: by whom the secure sum was opened here; None where updates are not masked, or no sum was opened here.
         spread: how far the updates of neighbours were from that of this node, where nodes average with their neighbours
             alone (`flnet.algorithms.gossip`); None where there is one average for all, and without a neighbour's update.
+        mesh: figures of all nodes' test rows together, and those of each node (`flnet.rounds.evaluation`); None where no
+            other node told its own.
         disputed: by peer, why it is not to be trusted, where updates are averaged in segments, and what it signed.
     """
 
@@ -115,6 +118,7 @@ class RoundRecord:
     secure: SumRecord | None = None
     spread: float | None = None
     disputed: dict[PeerId, Mapping[str, Any]] = field(default_factory=dict)
+    mesh: Mapping[str, Any] | None = None
 
     @classmethod
     def read(cls, view: Mapping[str, Any]) -> RoundRecord:
@@ -149,6 +153,7 @@ class RoundRecord:
             None if view.get("secure") is None else SumRecord.read(view["secure"]),
             None if view.get("spread") is None else float(view["spread"]),
             dict(view.get("disputed") or {}),
+            view.get("mesh"),
         )
 
     def add_words(self, words: str) -> None:
@@ -212,6 +217,7 @@ class RoundRecord:
             **({"secure": self.secure.view(len(self.contributors))} if self.secure else {}),
             **({} if self.spread is None else {"spread": self.spread}),
             **({"disputed": {peer: dict(why) for peer, why in self.disputed.items()}} if self.disputed else {}),
+            **({} if self.mesh is None else {"mesh": dict(self.mesh)}),
         }
 
 
@@ -341,6 +347,7 @@ def figures_of(record: RoundRecord | None) -> Mapping[str, Any]:
         "post_fedavg_accuracy": record.post_accuracy if record else None,
         "metrics": record.metrics if record else {},
         "spread": record.spread if record else None,
+        "mesh": in_job(record.mesh) if record else None,
         "model_was_exchanged": "Yes" if exchanged_with else "No",
         "exchanged_with": exchanged_with,
     }

@@ -699,6 +699,7 @@ class Job(BaseJob[Round]):
             digest=model.shared.digest,
             contributors=model.contributors,
             report=self.series.stopping.report(asked=claim.report is not None),
+            measured=self.series.stopping.evaluation.own,
         )
         # A caller that sent its model speaks the thesis' form and wants ours; others fetch it by the digest.
         answer = Answer(reply, model.shared if event.claim.params is not None else None)

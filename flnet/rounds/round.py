@@ -55,6 +55,7 @@ from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.adoption import Comparison
 from flnet.rounds.base_round import GATHERING, OPEN, BaseRound, Parts
 from flnet.rounds.catching_up import LEAST_PEERS, CatchingUp, CommonAverage
+from flnet.rounds.evaluation import measured_in
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.history import RoundRecord, closing_words, contributions_of, names
 from flnet.rounds.model import Start
@@ -855,7 +856,9 @@ class Round(BaseRound):
         """State this node's model and its accuracy to peers."""
         model = self._held.current
         fields = {"accuracy": accuracy, "digest": model.shared.digest, "contributors": model.contributors}
-        message = self._settings.message(Accuracy, self.key, **fields, report=self._series.stopping.report())
+        stopping = self._series.stopping
+        fields |= {"report": stopping.report(), "measured": stopping.evaluation.own}
+        message = self._settings.message(Accuracy, self.key, **fields)
         return Send(tuple(sorted(to)), message, model.shared)
 
     # --- the comparison
@@ -885,7 +888,7 @@ class Round(BaseRound):
         record.post_accuracy, record.metrics["after"] = event.accuracy, event.metrics
         held.measured(event.accuracy, event.private)
         learnt = [] if event.private is None else [self._save()]
-        stopping.measured(event.accuracy, event.metrics, record.metrics.get("before", {}))
+        stopping.measured(event.accuracy, event.metrics, record.metrics.get("before", {}), measured_in(event))
         self.phase = Phase.EXCHANGING
         expected = set() if self.taken else self._peers.here - self.gathering.late - self._absent
         self.comparison = Comparison(self._parts, self.key, self.gathering, record, expected, adopts=self._adopts)
@@ -922,7 +925,7 @@ class Round(BaseRound):
         self.phase, self.comparison = Phase.IDLE, None
         result = record.words(self._held.accuracy)
         told = self._judge()
-        long = ("contributions", "weighed", "left_out", "alone")
+        long = ("contributions", "weighed", "left_out", "alone", "mesh")
         shown = {name: value for name, value in record.view().items() if name not in long}
         rest = self._settings.waits.rest
         timer = [SetTimer(RESTED, rest)] if rest is not None else []

@@ -75,6 +75,7 @@ class Rules:
         limits: what a start of another node may ask for; None for anything.
         privacy: what this node promises of its updates; None: nothing.
         topology: how updates travel.
+        counts: whether this node tells the counts behind its accuracies (`flnet.protocol.counts`).
     """
 
     participation: Participation = field(default_factory=Participation)
@@ -86,6 +87,7 @@ class Rules:
     privacy: PrivacyPlan | None = None
     topology: Topology = field(default_factory=Topology)
     bounds: Bounds = field(default_factory=Bounds)
+    counts: bool = True
 
     @property
     def merging(self) -> str:

@@ -11,7 +11,6 @@ says so in its report of any further round of it, and that round is the last one
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -19,9 +18,11 @@ from typing import Any, Literal, TypeVar
 
 from flnet.errors import InvalidMessage, JobBusy
 from flnet.params.params import PeerId
+from flnet.protocol.counts import Basis, Measured, mean_accuracy, weighted_mean
 from flnet.protocol.effects import CancelTimer, Effect, SetTimer
 from flnet.protocol.messages import LAST_ROUND, HyperParams, ReportMessage, SeriesMessage
 from flnet.protocol.updates import Claim, Over, Report, RoundKey
+from flnet.rounds.evaluation import MeshEvaluation
 from flnet.rounds.peers import Peers
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.text import text
@@ -187,10 +188,17 @@ CUMULATIVE_FROM = 11  # rounds that a cumulative mean needs before it says anyth
 
 @dataclass(frozen=True)
 class MeanScore:
-    """Means over the nodes that reported, of one round or of all so far; loss is None where no node tells one."""
+    """Figures of the nodes that reported together, of one round or the mean of all so far.
+
+    Attributes:
+        accuracy: as `flnet.protocol.counts.mean_accuracy` has it.
+        loss: mean, weighted by examples where all that tell one say how many; None where no node tells one.
+        basis: by what the nodes count in the accuracy.
+    """
 
     accuracy: float
     loss: float | None = None
+    basis: Basis = "nodes"
 
 
 @dataclass(frozen=True)
@@ -247,7 +255,7 @@ class Decision:
     def view(self) -> Mapping[str, Any]:
         """The decision as it is saved with its round, as plain JSON data."""
         accuracy, loss = (self.score.accuracy, self.score.loss) if self.score else (None, None)
-        figures = {"accuracy": accuracy, "loss": loss, "nodes": self.nodes}
+        figures = {"accuracy": accuracy, "loss": loss, "nodes": self.nodes, "basis": _basis(self)}
         return {"over": self.over, "words": self.words, **figures, "best": self.progress.best}
 
 
@@ -281,10 +289,23 @@ def decide(
 
 def score_of(reports: Mapping[PeerId, Report]) -> MeanScore | None:
     """The means of what nodes report, whatever the order; None if nobody does."""
-    losses = [report.loss for report in reports.values() if report.loss is not None]
     if not reports:
         return None
-    return MeanScore(_mean([report.accuracy for report in reports.values()]), _mean(losses) if losses else None)
+    accuracy, basis = mean_accuracy([report.scored for report in reports.values()])
+    return MeanScore(accuracy, _mean_loss(reports), basis)
+
+
+def _mean_loss(reports: Mapping[PeerId, Report]) -> float | None:
+    told = [(report.loss, report.examples) for report in reports.values() if report.loss is not None]
+    weights = [examples or 0 for _, examples in told]
+    if any(examples is None for _, examples in told) or not sum(weights):
+        weights = [1] * len(told)
+    return weighted_mean([loss for loss, _ in told], weights) if told else None
+
+
+def _basis(decision: Decision | None) -> Basis | None:
+    """By what the nodes count in the figures of a decision."""
+    return decision.score.basis if decision and decision.score else None
 
 
 def _by_word(goal: Goal, reports: Mapping[PeerId, Report], is_last: bool, otherwise: Decision) -> Decision:
@@ -365,11 +386,6 @@ def _falls(rule: Falling, progress: GoalProgress) -> bool:
         and b.loss - a.loss > rule.delta
         for a, b in pairs
     )
-
-
-def _mean(values: list[float]) -> float:
-    """Correctly rounded, so that the order of the values does not matter; never above the largest of them."""
-    return min(max(math.fsum(values) / len(values), min(values)), max(values))
 
 
 def _plus(one: float | None, other: float | None) -> float | None:
@@ -455,6 +471,7 @@ class Stopping:
     Attributes:
         series: under way.
         reports: of the round that is open, or just over.
+        evaluation: of the same round, on the test rows of all nodes.
         company: other nodes have taken part.
         tells: this node's average was measured while a series was under way here.
         over: why the series is over for this node, as its next report says.
@@ -471,6 +488,7 @@ class Stopping:
     series: GoalSeries | None = None
     progress: GoalProgress = field(default_factory=GoalProgress)
     reports: dict[PeerId, Report] = field(default_factory=dict)
+    evaluation: MeshEvaluation = field(default_factory=MeshEvaluation)
     company: bool = False
     tells: bool = False
     over: Over | None = None
@@ -534,14 +552,27 @@ class Stopping:
     def clear_round(self) -> None:
         """Nothing was reported in the round that opens, and nobody is to start another one."""
         self.reports, self.tells, self.due, self.waits = {}, False, False, False
+        self.evaluation = MeshEvaluation()
 
-    def measured(self, accuracy: float, after: Mapping[str, float], before: Mapping[str, float]) -> None:
+    def measured(
+        self,
+        accuracy: float,
+        after: Mapping[str, float],
+        before: Mapping[str, float],
+        measured: Measured | None = None,
+    ) -> None:
         """The own average is measured: note what this node reports to all others.
 
         Args:
+            accuracy: of the average, on the test rows.
             after: further figures of the trainer, of the average.
             before: likewise, of the own model before averaging.
+            measured: the accuracy with the rows behind it, if they are known.
         """
+        if measured is not None and not self.settings.rules.counts:
+            measured = measured.model_copy(update={"counts": None})
+        self.evaluation.own = measured
+        self.evaluation.heard(self.settings.my_id, accuracy, measured)
         self.tells = self.series is not None
         figures = {"after": after, "before": before}
         losses = [figures[when][name] for when, name in LOSSES if name in figures[when]]
@@ -551,12 +582,21 @@ class Stopping:
             and not {type(condition) for condition in self.series.goal.conditions} - FALLING
         ):
             accuracy = _validated(before, accuracy)
-        self.reports[self.settings.my_id] = Report(accuracy, loss, self.over) if self.tells else Report(accuracy)
+        self._report(accuracy, loss if self.tells else None, measured)
+
+    def _report(self, accuracy: float, loss: float | None, measured: Measured | None) -> None:
+        over = self.over if self.tells else None
+        if measured is None or measured.accuracy != accuracy:
+            self.reports[self.settings.my_id] = Report(accuracy, loss, over)
+            return
+        right = measured.counts.right if measured.counts else None
+        self.reports[self.settings.my_id] = Report(accuracy, loss, over, measured.examples, right)
 
     def heard(self, claim: Claim, number: int) -> None:
         """A peer told its accuracy; its first report counts, and of nodes that report nothing the accuracy does."""
         if claim.round == number:
-            self.reports.setdefault(claim.peer, claim.report or Report(claim.accuracy))
+            self.reports.setdefault(claim.peer, claim.report or _of_claim(claim))
+            self.evaluation.heard(claim.peer, claim.accuracy, claim.measured)
 
     def judge(self, key: RoundKey) -> list[Effect]:
         """A round is over here: decide whether the series is, too, and who starts the next round."""
@@ -675,7 +715,8 @@ class Stopping:
         mine = self.reports.get(self.settings.my_id)
         if mine is None or not (self.tells or asked):
             return None
-        return ReportMessage(accuracy=mine.accuracy, loss=mine.loss, over=mine.over)
+        rows = {"examples": mine.examples, "right": mine.right}
+        return ReportMessage(accuracy=mine.accuracy, loss=mine.loss, over=mine.over, **rows)
 
     def view(self, number: int) -> Mapping[str, Any] | None:
         """The series under way, or else the last one, as JSON-ready data; None if there was none.
@@ -697,6 +738,7 @@ class Stopping:
             "state": state,
             "accuracy": decision.score.accuracy if decision and decision.score else None,
             "nodes": decision.nodes if decision else 0,
+            "basis": _basis(decision),
             "best": self.progress.best,
             "stale": self.progress.stale,
             "words": decision.words if decision else "",
@@ -722,7 +764,7 @@ class Stopping:
             else {
                 "over": decision.over,
                 "words": decision.words,
-                "score": None if decision.score is None else [decision.score.accuracy, decision.score.loss],
+                "score": None if decision.score is None else list(vars(decision.score).values()),
                 "nodes": decision.nodes,
             },
         }
@@ -796,6 +838,14 @@ class Stopping:
         )
         data = {"until": str(series.goal), "accuracy": score.accuracy if score else None, "nodes": nodes}
         return [CancelTimer(NEXT), CancelTimer(DEADLINE), self.tell(kind, told, **data)]
+
+
+def _of_claim(claim: Claim) -> Report:
+    """The report of a node that is in no series, or of an earlier version."""
+    if (measured := claim.measured) is None:
+        return Report(claim.accuracy)
+    right = measured.counts.right if measured.counts else None
+    return Report(measured.accuracy, None, None, measured.examples, right)
 
 
 def _validated(before: Mapping[str, float], accuracy: float) -> float:

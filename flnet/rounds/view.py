@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
+from flnet.protocol.counts import Basis
 from flnet.protocol.messages import Agreement, HexDigest, HyperParams, Unit
 from flnet.rounds.steps import Phase
 from flnet.text import Words, one_line
@@ -59,6 +60,39 @@ def _open(schema: dict[str, Any]) -> None:
     schema.pop("additionalProperties", None)
 
 
+class MeshFiguresView(View):
+    """What a round reached on the test rows of all nodes that told it; each node's statement is its word."""
+
+    accuracy: Unit = Field(description="of all these nodes together")
+    basis: Basis = Field(
+        description='"counts": the share of right rows among all test rows; "examples": the mean, weighted by test rows of '
+        'the nodes; "nodes": the plain mean, because a node does not tell how many rows it has'
+    )
+    examples: int | None = Field(description="number of test rows; null if a node does not tell its own")
+    nodes: int
+    figures: Figures = Field(
+        default={}, description="further figures of all test rows together, where all nodes count them"
+    )
+
+
+class NodeAccuracyView(View):
+    """What a node states of its average on its own test rows."""
+
+    accuracy: Unit
+    examples: int | None
+
+
+class RoundMeshView(MeshFiguresView):
+    """The same in the record of a round, with each node's own figures beside the mesh's."""
+
+    by_node: dict[str, NodeAccuracyView] = {}
+    labels: dict[str, list[float | None]] = Field(
+        default={},
+        description="precision, recall, f1 and auc of each label, in the order of the trainer's classes; where all nodes "
+        "count the same labels",
+    )
+
+
 class DataView(BaseModel):
     """A trainer's data and their source."""
 
@@ -81,11 +115,12 @@ class GoalView(View):
     round: int = Field(description="newest round of the series, or the last one if it is over")
     done: int = Field(description="number of rounds that are over and that nodes reported on")
     state: Literal["open", "reached", "given_up"]
-    accuracy: Unit | None = Field(
-        description="mean accuracy of the nodes that reported in the newest closed round"
+    accuracy: Unit | None = Field(description="accuracy of the nodes that reported in the newest closed round")
+    basis: Basis | None = Field(
+        default=None, description="by what they count in it, as in `mesh`; null before the first round"
     )
     nodes: int = Field(description="number of these nodes")
-    best: Unit | None = Field(description="best mean accuracy so far")
+    best: Unit | None = Field(description="best accuracy of the nodes so far")
     stale: int = Field(description="number of rounds since the best mean")
     words: Words = Field(description="why the series goes on, or how it ended")
 
@@ -280,6 +315,10 @@ class JobView(View):
         default=None,
         description="mean distance of the updates of neighbours from this node's one in that round, before averaging, as a "
         "part of its norm; null where all nodes make one average (docs/topology.md)",
+    )
+    mesh: MeshFiguresView | None = Field(
+        default=None,
+        description="figures of that round on the test rows of all nodes; null where no other node told its own",
     )
     model_was_exchanged: Literal["Yes", "No"]
     exchanged_with: str | None

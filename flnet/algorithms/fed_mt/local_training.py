@@ -22,6 +22,7 @@ from flnet.text import joined, text
 from flnet.trainer import (
     Array,
     DataInfo,
+    EvaluationCounts,
     Findings,
     Fit,
     InCoarse,
@@ -215,7 +216,9 @@ class ByLabels(Wrapped):
         predictions = self._predictions(params, rows.inputs)
         labels = projected(predictions, self.correspondence(params)).argmax(axis=1)
         right = np.where(coarse >= 0, labels == coarse, predictions.argmax(axis=1) == fine)
-        return replace(score, accuracy=float(right.mean()), metrics=metrics)
+        # Labels differ from node to node, so that only rows that are right add up.
+        counts = EvaluationCounts(right=int(right.sum()), examples=len(right))
+        return Score(float(right.mean()), len(right), metrics, score.split, counts)
 
     def validation_score(self, params: Model) -> Score | None:
         """The inner trainer's score; None where the labels of validation rows are of another label space."""

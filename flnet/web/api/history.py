@@ -20,8 +20,9 @@ from flnet.installing import install
 from flnet.node import interface
 from flnet.node.interface import Node
 from flnet.params.params import TrainerId
+from flnet.protocol.counts import MESH_FIGURES, Basis
 from flnet.protocol.messages import HexDigest, HyperParams, Unit
-from flnet.rounds.view import Figures, MetricsView, View
+from flnet.rounds.view import Figures, MetricsView, RoundMeshView, View
 from flnet.text import text
 from flnet.web.auth.permissions import Who
 from flnet.web.charts import (
@@ -66,6 +67,7 @@ _COLUMNS = (
     *(BEFORE, AFTER, "exchanged_with", "digest", "bytes_sent", "bytes_received", "messages", "seconds"),
     *(f"seconds_{part}" for part in SECONDS),
     *("decision", "decided", "mean_accuracy", "mean_loss", "seconds_align", "loss", "auc"),
+    *(f"mesh_{name}" for name in ("accuracy", "basis", "examples", "nodes", *MESH_FIGURES)),
 )
 _LAST = {"last": "number of the newest rounds to return; all if absent"}
 Page = Sequence[interface.View]
@@ -81,6 +83,7 @@ class DecisionView(View):
     accuracy: Unit | None
     loss: float | None
     nodes: int = Field(description="number of nodes that reported")
+    basis: Basis | None = Field(default=None, description="by what they count in the accuracy, as in `mesh`")
     best: Unit | None
 
 
@@ -182,6 +185,9 @@ class RoundView(View):
         default=None,
         description="mean distance of the updates of neighbours from this node's one, before averaging, as a part of its "
         "norm; null where all nodes make one average",
+    )
+    mesh: RoundMeshView | None = Field(
+        default=None, description="figures on the test rows of all nodes; null where no other node told its own"
     )
     disputed: dict[str, DisputeView] = Field(
         default={},
@@ -359,7 +365,13 @@ def _row(record: interface.View) -> Mapping[str, Any]:
         "decided": decision.get("words"),
         "mean_accuracy": decision.get("accuracy"),
         "mean_loss": decision.get("loss"),
+        **_mesh(record),
     }
+
+
+def _mesh(record: interface.View) -> Mapping[str, Any]:
+    mesh = record.get("mesh") or {}
+    return {f"mesh_{name}": value for name, value in {**(mesh.get("figures") or {}), **mesh}.items()}
 
 
 def _seconds(record: interface.View) -> Mapping[str, float]:

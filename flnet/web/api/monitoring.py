@@ -48,6 +48,11 @@ _SUM_GAUGES: _Gauges = (  # of jobs whose updates are masked
     ("threshold", "threshold", "How many of them are needed to open a secure sum"),
     ("contributors", "contributors", "Updates in the newest secure sum"),
 )
+_MESH_GAUGES: _Gauges = (  # of the test rows of all nodes; the label says by what they count
+    ("accuracy", "accuracy", "On the test rows of all nodes together"),
+    ("examples", "examples", "Test rows of all nodes together"),
+    ("nodes", "nodes", "Nodes that told their accuracy"),
+)
 _ACCURACIES = (("before", "pre_fedavg_accuracy"), ("after", "post_fedavg_accuracy"))
 api = Api()
 
@@ -155,6 +160,7 @@ def _job_metrics(jobs: list[interface.View]) -> Iterator[_Metric]:
             metric.add(job.get(name), job["trainer_id"])
         yield metric
     yield from _metrics_of(jobs, "privacy", "privacy", _PRIVACY_GAUGES, "level")
+    yield from _metrics_of(jobs, "mesh", "mesh", _MESH_GAUGES, "basis")
     yield from _metrics_of(jobs, "secure", "secure_sum", _SUM_GAUGES)
     waiting = _Metric("job_waiting_peers", "Peers whose updates are missing", ("trainer",))
     phases = _Metric("job_phase", "1 for the phase a job is in", ("trainer", "phase"))

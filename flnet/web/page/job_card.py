@@ -17,7 +17,16 @@ from flnet.errors import InvalidMessage
 from flnet.node.interface import PeerInfo, Points, View
 from flnet.rounds.steps import Phase
 from flnet.rounds.stopping import Condition, Falling, Goal, NoGain, Reach, Within
-from flnet.rounds.view import DataView, DiffersView, Figures, GoalView, JobView, MetricsView, PeerVersionView
+from flnet.rounds.view import (
+    DataView,
+    DiffersView,
+    Figures,
+    GoalView,
+    JobView,
+    MeshFiguresView,
+    MetricsView,
+    PeerVersionView,
+)
 from flnet.text import text
 from flnet.web.charts import (
     AFTER,
@@ -117,6 +126,7 @@ class Card:
         leave_one_out: how much each peer contributes; None where not measured, or the reader is not the operator.
         data: where the data is from and how much it is.
         classes: for each split its name and the rows of each class.
+        mesh: by what the mesh's accuracy counts, and its further figures; empty where no other node told its own.
         figures: further figures of the trainer, name and value; after averaging, or before it as long as that is all.
         vertical: what only a job of nodes with different columns has; None for others.
     """
@@ -144,6 +154,7 @@ class Card:
     leave_one_out: LeaveOneOutTable | None
     data: str
     classes: tuple[tuple[str, str], ...]
+    mesh: str
     figures: tuple[tuple[str, str], ...]
     figures_after: bool
     vertical: VerticalCard | None
@@ -210,6 +221,7 @@ def card_of(
         leave_one_out=leave_one_out,
         data=data_words(job.data, t),
         classes=classes_words(job.data.classes, job.counts, t),
+        mesh=mesh_words(job.mesh, t) if job.mesh else "",
         figures=figures,
         figures_after=figures_after,
         vertical=vertical,
@@ -287,6 +299,12 @@ def goal_words(goal: GoalView, t: Translate) -> str:
         mean = accuracy(goal.accuracy)
         if goal.nodes == 1:
             parts.append(t("accuracy {accuracy} of 1 node", accuracy=mean))
+        elif goal.basis == "counts":
+            parts.append(t("accuracy {accuracy} on all rows of {nodes} nodes", accuracy=mean, nodes=goal.nodes))
+        elif goal.basis == "examples":
+            parts.append(
+                t("mean accuracy {accuracy} of {nodes} nodes, weighted by rows", accuracy=mean, nodes=goal.nodes)
+            )
         else:
             parts.append(t("mean accuracy {accuracy} of {nodes} nodes", accuracy=mean, nodes=goal.nodes))
     if goal.best is not None:
@@ -294,6 +312,19 @@ def goal_words(goal: GoalView, t: Translate) -> str:
     parts.append(t("asked for at {node}", node=goal.by))
     sentence = "; ".join(parts)
     return sentence[:1].upper() + sentence[1:]
+
+
+def mesh_words(mesh: MeshFiguresView, t: Translate) -> str:
+    """By what the accuracy of all nodes together counts, and the further figures."""
+    if mesh.basis == "counts":
+        words = t("counted on {rows} test rows of {nodes} nodes", rows=count(mesh.examples), nodes=mesh.nodes)
+    elif mesh.basis == "examples":
+        words = t(
+            "mean of {nodes} nodes, weighted by {rows} test rows", rows=count(mesh.examples), nodes=mesh.nodes
+        )
+    else:
+        words = t("plain mean of {nodes} nodes; not all say how many test rows they have", nodes=mesh.nodes)
+    return "; ".join([words, *(f"{name} {value}" for name, value in _numbers(mesh.figures))])
 
 
 def until_words(until: str, t: Translate) -> str:
