@@ -509,6 +509,11 @@ class Settings(PlaceSettings):
         "each peer. Only the operator of this node sees the result. It takes one average and one measurement for "
         "each peer.",
     )
+    group: Annotated[str, AfterValidator(check_name)] | None = Field(
+        default=None,
+        description="Group that all test rows of this node belong to, such as small-schools. The mesh then shows the "
+        "accuracy of each group. Peers see the name.",
+    )
     share_counts: bool = Field(
         default=True,
         description="Whether to tell peers how many test rows of each class the average judged rightly and wrongly, so "

@@ -26,7 +26,7 @@ from flnet.errors import DataMissing, NotOffered, SitsOut, TrainerError
 from flnet.labels.losses import Lesson
 from flnet.labels.spaces import Labelling
 from flnet.params.params import Array, MergeRule
-from flnet.protocol.counts import EvaluationCounts
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy
 from flnet.protocol.events import Split, Turn
 from flnet.protocol.messages import HyperParams
 from flnet.text import text
@@ -39,6 +39,7 @@ __all__ = [
     "Findings",
     "Fit",
     "Gradients",
+    "GroupAccuracy",
     "HyperParams",
     "InputSpec",
     "Lesson",
@@ -281,6 +282,8 @@ class Score:
         counts: the same rows as counts, which nodes add up to figures of the whole mesh: `class_counts` and
             `label_counts` in `flnet.datasets.metrics` make them. None: the mesh has the mean accuracy alone,
             weighted by examples.
+        groups: accuracies on groups of these rows that matter to people (wards, kinds of schools), at most 16, so that
+            the mesh has each group's figure. Peers see names and numbers of rows.
     """
 
     accuracy: float
@@ -288,6 +291,7 @@ class Score:
     metrics: Mapping[str, float] = field(default_factory=dict)
     split: Split = "test"
     counts: EvaluationCounts | None = None
+    groups: Sequence[GroupAccuracy] = ()
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from flnet.cli.client import WORK_SECONDS, NodeClient, View, node_option
 from flnet.cli.epochs import epochs_table, is_vertical
 from flnet.cli.output import (
     accuracy,
+    fairness_words,
     mesh_words,
     metric_words,
     numbers,
@@ -78,8 +79,9 @@ def command(
             for line in reasons(record):
                 click.echo(line)
         if isinstance(mesh := records[-1].get("mesh"), dict):
-            click.echo(f"mesh of round {printable(records[-1].get('round'))}: {mesh_words(mesh)}")
-            click.echo(metric_words(numbers(mesh.get("figures")), every=True))
+            further = metric_words(numbers(mesh.get("figures")), every=True)
+            words = filter(None, [mesh_words(mesh), further, fairness_words(mesh)])
+            click.echo(f"mesh of round {printable(records[-1].get('round'))}: {'; '.join(words)}")
 
 
 def history_table(records: list[View]) -> Table:

@@ -259,6 +259,23 @@ def mesh_words(mesh: Any) -> str:
     return f"{value}, plain mean of {nodes}"
 
 
+def fairness_words(mesh: Mapping[str, Any]) -> str:
+    """How evenly nodes and groups are served: "lowest 0.8000 (b), sd 0.0500, Jain 0.9969"; empty if nobody tells."""
+    worst, groups = mesh.get("worst"), mesh.get("groups")
+    parts = []
+    if isinstance(worst, Mapping):
+        parts.append(f"lowest {accuracy(worst.get('accuracy'))} ({printable(worst.get('node'))})")
+    parts += [
+        f"{name} {accuracy(mesh[key])}" for key, name in (("spread", "sd"), ("jain", "Jain")) if mesh.get(key)
+    ]
+    for name, group in groups.items() if isinstance(groups, Mapping) else ():
+        if isinstance(group, Mapping):
+            parts.append(
+                f"{printable(name)} {accuracy(group.get('accuracy'))} of {printable(group.get('examples'))}"
+            )
+    return ", ".join(parts)
+
+
 def older_round(view: Mapping[str, Any]) -> int | None:
     """The round of a job's figures, if the newest round has none yet; None too where a node does not say."""
     of = view.get("figures_round")

@@ -23,6 +23,7 @@ from flnet.cli.output import (
     accuracy,
     chosen_metrics,
     counted,
+    fairness_words,
     listed,
     means,
     mesh_words,
@@ -286,7 +287,7 @@ def summary(results: Sequence[RoundResult], every: bool = False) -> str:
     return (
         f"{counted(len(results), 'round')} in {seconds:.1f} s; mean accuracy from {gain} "
         f"(before the first averaging, after the last); "
-        + (f"all nodes together {mesh_words(last.mesh)}; " if last.mesh else "")
+        + (f"all nodes together {mesh_words(last.mesh)}; {fairness_words(last.mesh)}; " if last.mesh else "")
         + same
         + (f"; further means after the last averaging: {further}" if further else "")
     )

@@ -14,6 +14,7 @@ from flnet.cli.epochs import is_vertical, vertical_lines
 from flnet.cli.output import (
     accuracy,
     counted,
+    fairness_words,
     mesh_words,
     metric_words,
     metrics_of,
@@ -212,7 +213,8 @@ def mesh_lines(jobs: list[View]) -> list[str]:
     lines = []
     for name, mesh in meshes:
         further = metric_words(numbers(mesh.get("figures")), every=True)
-        lines.append(f"{name} on all nodes: {mesh_words(mesh)}" + (f"; {further}" if further else ""))
+        words = [mesh_words(mesh), further, fairness_words(mesh)]
+        lines.append(f"{name} on all nodes: {'; '.join(filter(None, words))}")
     return lines
 
 

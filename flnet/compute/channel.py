@@ -25,7 +25,7 @@ from flnet.compute.vertical import AskedOutputs, AskedPrediction, Opened
 from flnet.errors import DataMissing, FlnetError, InputRefused, NotOffered, SitsOut, TrainerError
 from flnet.labels.spaces import Labelling, read_fields
 from flnet.params.params import Array, Params
-from flnet.protocol.counts import EvaluationCounts
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy
 from flnet.protocol.events import Declaration, Turn
 from flnet.protocol.messages import HyperParams
 from flnet.text import Text, code_of, restored
@@ -102,6 +102,7 @@ _FORMS: dict[type[Any], tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
     frozenset: (sorted, frozenset),
     Path: (str, Path),
     HyperParams: (HyperParams.fields, HyperParams.model_validate),
+    GroupAccuracy: (GroupAccuracy.model_dump, GroupAccuracy.model_validate),
     EvaluationCounts: (EvaluationCounts.model_dump, EvaluationCounts.model_validate),
     Labelling: (Labelling.fields, read_fields),
     Text: (lambda words: [str.__str__(words), code_of(words)], lambda pair: restored(*pair)),

@@ -22,7 +22,7 @@ from flnet.algorithms.wrapper import usual_buffers
 from flnet.compute.prediction import offered
 from flnet.errors import ParamsRefused, TrainerError
 from flnet.params.params import Array, Params, Schema, is_finite
-from flnet.protocol.counts import EvaluationCounts, check_agreement
+from flnet.protocol.counts import MOST_GROUPS, EvaluationCounts, GroupAccuracy, check_agreement
 from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import Agreement, HyperParams, explain
 from flnet.rounds.limits import BATCH_SIZE, BATCHES, EPOCHS, LEARNING_RATE
@@ -184,7 +184,12 @@ def checked_score(score: Score, trainer: str, split: Split = "test") -> Score:
         check_agreement(accuracy, examples, score.counts)
     except ValueError as exc:
         raise TrainerError(text("{where}: {reason}", what, exc)) from exc
-    return Score(accuracy, examples, _figures(score.metrics), split, score.counts)
+    groups = score.groups
+    if len(groups) > MOST_GROUPS or not all(isinstance(group, GroupAccuracy) for group in groups):
+        raise TrainerError(
+            text("{where} gave groups that are no GroupAccuracy, or more than {most}", what, MOST_GROUPS)
+        )
+    return Score(accuracy, examples, _figures(score.metrics), split, score.counts, tuple(groups))
 
 
 def declared(trainer: Trainer, name: str, params: Params) -> Declaration:

@@ -314,7 +314,7 @@ class ComputeTasks:
         except FlnetError as exc:
             return EvaluationFailed(effect.key, digest, str(exc), effect.split)
         figures = (score.accuracy, score.examples, score.metrics)
-        return Evaluated(effect.key, digest, *figures, private, score.split, score.counts)
+        return Evaluated(effect.key, digest, *figures, private, score.split, score.counts, tuple(score.groups))
 
     async def take_turn(self, trainer: TrainerId, effect: OpenEpoch | Talk) -> Event:
         """Begin an epoch of a vertical job, or let its conversation go on."""

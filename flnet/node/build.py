@@ -315,6 +315,7 @@ def rules_of(settings: Settings) -> Rules:
         topology=topology,
         bounds=bounds_of(settings),
         counts=settings.share_counts,
+        group=settings.group or "",
     )
 
 

@@ -17,11 +17,21 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal, NamedTuple, Self
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
+from flnet.names import check_name
 from flnet.params.params import Array
 from flnet.text import text
 
+MOST_GROUPS = 16  # of one node
 BINS = 64  # of scores in [0, 1], equally wide: a power of two, so that a score's bin does not depend on rounding
 MOST_EXAMPLES = 10**9  # of one node
 MOST_LABELS = 512
@@ -78,6 +88,22 @@ class EvaluationCounts(BaseModel):
         return self
 
 
+class GroupAccuracy(BaseModel):
+    """The accuracy on those test rows of a node that belong to a group, as the node declares it.
+
+    Attributes:
+        name: of the group; equal names of several nodes are one group.
+        accuracy: in [0, 1].
+        examples: rows of the group.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
+
+    name: Annotated[str, AfterValidator(check_name)]
+    accuracy: Annotated[float, Field(ge=0, le=1)]
+    examples: Count
+
+
 class Measured(BaseModel):
     """Part of Accuracy and its reply: what the sender's average reached on the sender's own test rows.
 
@@ -85,6 +111,7 @@ class Measured(BaseModel):
         accuracy: of the average itself, before any model is adopted; in [0, 1].
         examples: rows behind it.
         counts: of the same rows, if the trainer counts.
+        groups: of rows, if the node declares some; a row may be in several.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
@@ -92,10 +119,16 @@ class Measured(BaseModel):
     accuracy: Annotated[float, Field(ge=0, le=1)]
     examples: Count
     counts: EvaluationCounts | None = None
+    groups: Annotated[tuple[GroupAccuracy, ...], Field(max_length=MOST_GROUPS)] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
         check_agreement(self.accuracy, self.examples, self.counts)
+        groups = self.groups or ()
+        if len({group.name for group in groups}) < len(groups):
+            raise ValueError(text("a group is named twice"))
+        if any(group.examples > self.examples for group in groups):
+            raise ValueError(text("a group has more rows than the node"))
         return self
 
     @model_serializer(mode="wrap")
@@ -156,6 +189,21 @@ def weighted_mean(values: Sequence[float], weights: Sequence[int]) -> float:
     """Independent of the order, and never outside the range of the values."""
     mean = math.fsum(value * weight for value, weight in zip(values, weights, strict=True)) / sum(weights)
     return min(max(mean, min(values)), max(values))
+
+
+def jain_index(values: Collection[float]) -> float | None:
+    """Jain's index of fairness (R. Jain, D. Chiu, W. Hawe, DEC-TR-301, 1984): (sum x)^2 / (n sum x^2).
+
+    1 if all values are equal, 1/n if all but one are 0; None where all are 0, or there are none. Independent of the order.
+    """
+    squares = math.fsum(value * value for value in values)
+    return min(math.fsum(values) ** 2 / (len(values) * squares), 1.0) if squares else None
+
+
+def standard_deviation(values: Collection[float]) -> float:
+    """Of the values themselves, not of what they are a sample of (divided by n). Independent of the order."""
+    mean = math.fsum(values) / len(values)
+    return math.sqrt(math.fsum((value - mean) ** 2 for value in values) / len(values))
 
 
 @dataclass

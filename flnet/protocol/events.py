@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from flnet.params.arithmetic import Squares
 from flnet.params.params import Digest, MergeRule, Params, PeerId
-from flnet.protocol.counts import EvaluationCounts
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
 from flnet.protocol.secure_sum import SecretResult, SecurePart
 from flnet.protocol.updates import Claim, Contribution, NoisyRelease, RoundKey, Update
@@ -587,6 +587,7 @@ class Evaluated(Event):
         examples: rows behind the accuracy; None if they are not known.
         split: the rows that were measured: "test" also where validation rows were asked for and there are none.
         counts: of these rows, if the trainer counts.
+        groups: accuracies of groups of them, if the trainer tells some.
     """
 
     key: RoundKey
@@ -597,6 +598,7 @@ class Evaluated(Event):
     private: Params | None = None
     split: Split = "test"
     counts: EvaluationCounts | None = None
+    groups: tuple[GroupAccuracy, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,20 +7,37 @@ statements has the same figures, in whatever order they came. A statement is its
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from flnet.params.params import PeerId
-from flnet.protocol.counts import Measured, PooledCounts, Scored, mean_accuracy
+from flnet.protocol.counts import (
+    MOST_GROUPS,
+    GroupAccuracy,
+    Measured,
+    PooledCounts,
+    Scored,
+    jain_index,
+    mean_accuracy,
+    standard_deviation,
+)
 from flnet.protocol.events import Evaluated
+from flnet.rounds.settings import Rules
+
+GROUPS_SHOWN = 64  # of all nodes, by name
 
 
-def measured_in(event: Evaluated) -> Measured | None:
+def measured_in(event: Evaluated, rules: Rules) -> Measured | None:
     """What a node states of a measurement; None where the number of rows is not known."""
     if event.examples is None:
         return None
-    return Measured(accuracy=event.accuracy, examples=event.examples, counts=event.counts)
+    groups = event.groups if rules.counts else ()
+    if rules.group:
+        own = GroupAccuracy(name=rules.group, accuracy=event.accuracy, examples=event.examples)
+        groups = (own, *(group for group in groups if group.name != rules.group))[:MOST_GROUPS]
+    counts = event.counts if rules.counts else None
+    return Measured(accuracy=event.accuracy, examples=event.examples, counts=counts, groups=groups or None)
 
 
 @dataclass
@@ -32,12 +49,14 @@ class MeshEvaluation:
         scores: by node; the first statement of each counts.
         pooled: sums of those that count.
         counting: how many these are.
+        groups: what nodes tell of each group.
     """
 
     own: Measured | None = None
     scores: dict[PeerId, Scored] = field(default_factory=dict)
     pooled: PooledCounts = field(default_factory=PooledCounts)
     counting: int = 0
+    groups: dict[str, list[GroupAccuracy]] = field(default_factory=dict)
 
     def heard(self, node: PeerId, accuracy: float, measured: Measured | None) -> None:
         """A node states its accuracy and, if it is of this version, the rows behind it."""
@@ -51,6 +70,8 @@ class MeshEvaluation:
         if counts is not None:
             self.pooled.add(counts)
             self.counting += 1
+        for group in measured.groups or ():
+            self.groups.setdefault(group.name, []).append(group)
 
     def view(self) -> Mapping[str, Any] | None:
         """The figures as JSON-ready data (`RoundMeshView`); None before another node has stated its own."""
@@ -66,11 +87,28 @@ class MeshEvaluation:
             "figures": self.pooled.figures() if is_counted else {},
             "labels": dict(self.pooled.by_label()) if is_counted else {},
             "nodes": len(self.scores),
+            **self._fairness(),
             "by_node": {
                 node: {"accuracy": score.accuracy, "examples": score.examples}
                 for node, score in sorted(self.scores.items())
             },
         }
+
+    def _fairness(self) -> dict[str, Any]:
+        """How evenly the nodes that have test rows are served, and what each group has."""
+        with_rows = {node: score.accuracy for node, score in self.scores.items() if score.examples != 0}
+        worst = min(with_rows, key=lambda node: (with_rows[node], node), default=None)
+        return {
+            "worst": None if worst is None else {"node": worst, "accuracy": with_rows[worst]},
+            "spread": standard_deviation(with_rows.values()) if with_rows else None,
+            "jain": jain_index(with_rows.values()),
+            "groups": {name: _group(told) for name, told in sorted(self.groups.items())[:GROUPS_SHOWN]},
+        }
+
+
+def _group(told: Sequence[GroupAccuracy]) -> Mapping[str, Any]:
+    accuracy, _ = mean_accuracy([Scored(group.accuracy, group.examples) for group in told])
+    return {"accuracy": accuracy, "examples": sum(group.examples for group in told), "nodes": len(told)}
 
 
 def in_job(mesh: Mapping[str, Any] | None) -> Mapping[str, Any] | None:

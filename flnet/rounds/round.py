@@ -888,7 +888,8 @@ class Round(BaseRound):
         record.post_accuracy, record.metrics["after"] = event.accuracy, event.metrics
         held.measured(event.accuracy, event.private)
         learnt = [] if event.private is None else [self._save()]
-        stopping.measured(event.accuracy, event.metrics, record.metrics.get("before", {}), measured_in(event))
+        measured, before = measured_in(event, self._settings.rules), record.metrics.get("before", {})
+        stopping.measured(event.accuracy, event.metrics, before, measured)
         self.phase = Phase.EXCHANGING
         expected = set() if self.taken else self._peers.here - self.gathering.late - self._absent
         self.comparison = Comparison(self._parts, self.key, self.gathering, record, expected, adopts=self._adopts)

@@ -76,6 +76,7 @@ class Rules:
         privacy: what this node promises of its updates; None: nothing.
         topology: how updates travel.
         counts: whether this node tells the counts behind its accuracies (`flnet.protocol.counts`).
+        group: that all its test rows belong to; empty for none.
     """
 
     participation: Participation = field(default_factory=Participation)
@@ -88,6 +89,7 @@ class Rules:
     topology: Topology = field(default_factory=Topology)
     bounds: Bounds = field(default_factory=Bounds)
     counts: bool = True
+    group: str = ""
 
     @property
     def merging(self) -> str:

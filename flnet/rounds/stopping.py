@@ -569,8 +569,6 @@ class Stopping:
             before: likewise, of the own model before averaging.
             measured: the accuracy with the rows behind it, if they are known.
         """
-        if measured is not None and not self.settings.rules.counts:
-            measured = measured.model_copy(update={"counts": None})
         self.evaluation.own = measured
         self.evaluation.heard(self.settings.my_id, accuracy, measured)
         self.tells = self.series is not None

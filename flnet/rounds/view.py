@@ -60,6 +60,21 @@ def _open(schema: dict[str, Any]) -> None:
     schema.pop("additionalProperties", None)
 
 
+class WorstNodeView(View):
+    """The node with the lowest accuracy among those that have test rows."""
+
+    node: str
+    accuracy: Unit
+
+
+class GroupView(View):
+    """What a round reached on all test rows of a group."""
+
+    accuracy: Unit
+    examples: int
+    nodes: int = Field(description="number of nodes that have rows of the group")
+
+
 class MeshFiguresView(View):
     """What a round reached on the test rows of all nodes that told it; each node's statement is its word."""
 
@@ -73,6 +88,15 @@ class MeshFiguresView(View):
     figures: Figures = Field(
         default={}, description="further figures of all test rows together, where all nodes count them"
     )
+    worst: WorstNodeView | None = Field(default=None, description="null where no node has test rows")
+    spread: float | None = Field(
+        default=None, description="standard deviation of the accuracies over the nodes that have test rows"
+    )
+    jain: float | None = Field(
+        default=None,
+        description="Jain's index of these accuracies: 1 where all are equal, 1/n where one node has all",
+    )
+    groups: dict[str, GroupView] = Field(default={}, description="by name, where nodes declare groups of rows")
 
 
 class NodeAccuracyView(View):

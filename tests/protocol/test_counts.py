@@ -18,12 +18,15 @@ from flnet.params.params import PeerId
 from flnet.protocol.counts import (
     BINS,
     MOST_BINNED,
+    MOST_GROUPS,
     MOST_LABELS,
     EvaluationCounts,
     Measured,
     PooledCounts,
     Scored,
+    jain_index,
     mean_accuracy,
+    standard_deviation,
 )
 from flnet.protocol.messages import Accuracy
 from flnet.rounds.evaluation import MeshEvaluation
@@ -185,6 +188,33 @@ def test_a_node_is_heard_once() -> None:
     assert mesh.view() is None  # nobody else has told anything
     mesh.heard(PeerId("thesis"), 1.0, None)
     assert _view(mesh)["accuracy"] == 0.75 and _view(mesh)["basis"] == "nodes" and _view(mesh)["examples"] is None
+
+
+def test_fairness_figures_at_their_ends() -> None:
+    assert jain_index([0.5, 0.5]) == 1 and jain_index([1, 0, 0, 0]) == 0.25 and jain_index([0, 0]) is None
+    assert standard_deviation([0.25, 0.75]) == 0.25
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=5))
+def test_fairness_does_not_depend_on_the_order(values: list[float]) -> None:
+    orders = [list(some) for some in itertools.permutations(values)]
+    assert len({jain_index(some) for some in orders}) == len({standard_deviation(some) for some in orders}) == 1
+    assert (index := jain_index(values)) is None or 1 / len(values) - 1e-9 <= index <= 1
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        [{"name": "a", "accuracy": 0.5, "examples": 3}],
+        [{"name": "a", "accuracy": 0.5, "examples": 1}] * 2,
+        [{"name": " ", "accuracy": 0.5, "examples": 1}],
+        [{"name": "a", "accuracy": 1.5, "examples": 1}],
+        [{"name": f"{n}", "accuracy": 0.5, "examples": 1} for n in range(MOST_GROUPS + 1)],
+    ],
+)
+def test_groups_that_cannot_be_are_refused(groups: list[dict[str, Any]]) -> None:
+    with pytest.raises(ValidationError):
+        Measured.model_validate({"accuracy": 0.5, "examples": 2, "groups": groups})
 
 
 ONE = {"right": 1, "examples": 2, "labels": "0" * 16, "tp": [1], "fp": [0], "fn": [1], "tn": [0]}

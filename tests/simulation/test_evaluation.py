@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,15 @@ import pytest
 
 from flnet.datasets.metrics import class_counts
 from flnet.params.params import Digest, PeerId
+from flnet.protocol.counts import GroupAccuracy
 from flnet.protocol.effects import Average, Evaluate, Train
 from flnet.protocol.events import Evaluated, Event, RoundTriggered
+from flnet.rounds.evaluation import measured_in
+from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.node import TRAINER, SimulatedNode
 from flnet.simulation.schedule import Faults
+from tests.helpers import key
 
 from .helpers import idle, play_round, seeds
 
@@ -107,3 +112,65 @@ def test_a_goal_is_judged_by_all_rows() -> None:
                 assert decision["accuracy"] == record["mesh"]["accuracy"] and decision["basis"] == "counts"
                 judged += 1
     assert judged >= 8
+
+
+class Grouped(Counting):
+    """Nodes whose rows with an even number are of one group, and the others of another; not all nodes have both."""
+
+    def work(self, node: SimulatedNode, effect: Train | Average | Evaluate) -> tuple[float, Event]:
+        seconds, event = super().work(node, effect)
+        return seconds, replace(event, groups=groups_of(node.id, event)) if isinstance(event, Evaluated) else event
+
+
+def groups_of(node: PeerId, event: Evaluated) -> tuple[GroupAccuracy, ...]:
+    truth, guess = rows_of(node, event.digest)
+    sides = {"even": slice(0, None, 2), "odd": slice(1, None, 2)}
+    right = {name: (truth == guess)[side] for name, side in sides.items()}
+    return tuple(
+        GroupAccuracy(name=name, accuracy=rows.mean(), examples=len(rows))
+        for name, rows in right.items()
+        if len(rows)
+    )
+
+
+@pytest.mark.parametrize("seed", seeds(2, 20))
+def test_fairness_over_nodes_and_groups(seed: int) -> None:
+    cluster = Grouped(4, seed, Faults(duplicate=0.2))
+    cluster.start()
+    cluster.run_for(60)
+    play_round(cluster, "n01")
+    records = last_of(cluster)
+    pairs = {name: rows_of(name, Digest(record["digest"])) for name, record in records.items()}
+    each = {name: float((truth == guess).mean()) for name, (truth, guess) in pairs.items()}
+    values = np.array(list(each.values()))
+    sides = {
+        name: np.concatenate([(truth == guess)[start::2] for truth, guess in pairs.values()])
+        for start, name in enumerate(("even", "odd"))
+    }
+    for record in records.values():
+        mesh = record["mesh"]
+        assert mesh["worst"]["accuracy"] == each[mesh["worst"]["node"]] == values.min()
+        assert mesh["spread"] == pytest.approx(values.std(), abs=1e-12)
+        assert mesh["jain"] == pytest.approx(values.sum() ** 2 / (len(values) * (values**2).sum()), abs=1e-12)
+        assert mesh == records[PeerId("n00")]["mesh"]
+        for name, rows in sides.items():
+            assert mesh["groups"][name]["accuracy"] == pytest.approx(rows.mean(), abs=1e-12)
+            assert mesh["groups"][name]["examples"] == len(rows)
+    assert mesh["groups"]["odd"]["nodes"] == 3  # n00 has one row
+
+
+def test_a_node_may_belong_to_a_group_as_a_whole_and_keep_its_counts() -> None:
+    counts = class_counts(np.array([0, 1]), np.array([0, 0]), CLASSES)
+    told = (
+        GroupAccuracy(name="women", accuracy=1, examples=1),
+        GroupAccuracy(name="small", accuracy=0, examples=1),
+    )
+    event = Evaluated(key(0), Digest("d"), 0.5, 2, counts=counts, groups=told)
+    whole = measured_in(event, Rules(group="small"))
+    assert whole is not None and whole.counts == counts
+    assert [(group.name, group.accuracy, group.examples) for group in whole.groups or ()] == [
+        ("small", 0.5, 2),
+        ("women", 1, 1),
+    ]
+    silent = measured_in(event, Rules(counts=False))
+    assert silent is not None and silent.model_dump() == {"accuracy": 0.5, "examples": 2}

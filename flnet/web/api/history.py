@@ -68,6 +68,7 @@ _COLUMNS = (
     *(f"seconds_{part}" for part in SECONDS),
     *("decision", "decided", "mean_accuracy", "mean_loss", "seconds_align", "loss", "auc"),
     *(f"mesh_{name}" for name in ("accuracy", "basis", "examples", "nodes", *MESH_FIGURES)),
+    *("mesh_worst", "mesh_worst_node", "mesh_spread", "mesh_jain", "mesh_groups"),
 )
 _LAST = {"last": "number of the newest rounds to return; all if absent"}
 Page = Sequence[interface.View]
@@ -371,7 +372,13 @@ def _row(record: interface.View) -> Mapping[str, Any]:
 
 def _mesh(record: interface.View) -> Mapping[str, Any]:
     mesh = record.get("mesh") or {}
-    return {f"mesh_{name}": value for name, value in {**(mesh.get("figures") or {}), **mesh}.items()}
+    worst, groups = mesh.get("worst") or {}, mesh.get("groups") or {}
+    fair = {
+        "worst": worst.get("accuracy"),
+        "worst_node": worst.get("node"),
+        "groups": [f"{name}: {group['accuracy']:.4f} of {group['examples']}" for name, group in groups.items()],
+    }
+    return {f"mesh_{name}": value for name, value in {**(mesh.get("figures") or {}), **mesh, **fair}.items()}
 
 
 def _seconds(record: interface.View) -> Mapping[str, float]:

@@ -52,6 +52,8 @@ _MESH_GAUGES: _Gauges = (  # of the test rows of all nodes; the label says by wh
     ("accuracy", "accuracy", "On the test rows of all nodes together"),
     ("examples", "examples", "Test rows of all nodes together"),
     ("nodes", "nodes", "Nodes that told their accuracy"),
+    ("spread", "accuracy_spread", "Standard deviation of their accuracies"),
+    ("jain", "accuracy_jain", "Jain's index of their accuracies"),
 )
 _ACCURACIES = (("before", "pre_fedavg_accuracy"), ("after", "post_fedavg_accuracy"))
 api = Api()

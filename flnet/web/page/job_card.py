@@ -324,7 +324,25 @@ def mesh_words(mesh: MeshFiguresView, t: Translate) -> str:
         )
     else:
         words = t("plain mean of {nodes} nodes; not all say how many test rows they have", nodes=mesh.nodes)
-    return "; ".join([words, *(f"{name} {value}" for name, value in _numbers(mesh.figures))])
+    parts = [words, *(f"{name} {value}" for name, value in _numbers(mesh.figures))]
+    if mesh.worst is not None:
+        lowest = accuracy(mesh.worst.accuracy)
+        parts.append(t("lowest {accuracy} on {node}", accuracy=lowest, node=one_line(mesh.worst.node, 64)))
+    if mesh.spread is not None:
+        parts.append(t("standard deviation over the nodes {value}", value=accuracy(mesh.spread)))
+    if mesh.jain is not None:
+        parts.append(t("Jain's index {value}", value=f"{mesh.jain:.4f}"))
+    for name, group in list(mesh.groups.items())[:NAMES_SHOWN]:
+        reached = accuracy(group.accuracy)
+        parts.append(
+            t(
+                "group {name} {accuracy} ({rows} rows)",
+                name=one_line(name, 64),
+                accuracy=reached,
+                rows=count(group.examples),
+            )
+        )
+    return "; ".join(parts)
 
 
 def until_words(until: str, t: Translate) -> str:
