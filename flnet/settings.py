@@ -586,6 +586,14 @@ class Settings(PlaceSettings):
         description="Seconds after which a local training ends, at the end of the current batch. The update "
         "counts, weighted by the examples that were used until then. For slow nodes.",
     )
+    validation_share: float = Field(
+        default=0.0,
+        ge=0,
+        le=0.5,
+        description="Share of the training rows that trainers whose data sets have no validation rows hold back for "
+        "validation (SMALL_DIGITS, DIGIT_DOMAINS, PICTURE_GROUPS), so that goals and comparisons of models are decided by "
+        "them. With 0 test rows decide.",
+    )
     device: Literal["auto", "cpu", "cuda", "mps"] = Field(
         default="auto",
         description="Device for training: cpu, cuda (an NVIDIA GPU), mps (an Apple GPU), or auto, which uses a "

@@ -26,7 +26,7 @@ from flnet.errors import DataMissing, NotOffered, SitsOut, TrainerError
 from flnet.labels.losses import Lesson
 from flnet.labels.spaces import Labelling
 from flnet.params.params import Array, MergeRule
-from flnet.protocol.counts import EvaluationCounts, GroupAccuracy
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Scored
 from flnet.protocol.events import Split, Turn
 from flnet.protocol.messages import HyperParams
 from flnet.text import text
@@ -148,6 +148,8 @@ class TrainerSettings:
             trainer in a wrapper that does the rest.
         labels: how this node's rows are labelled where nodes label differently; None where they do not. flnet
             sees to that likewise.
+        validation_share: of the training rows, how many a trainer holds back for validation if its data set has no
+            validation rows (`flnet.datasets.split.held_back`).
     """
 
     datasets_path: Path | None
@@ -160,6 +162,7 @@ class TrainerSettings:
     max_seconds: float | None = None
     method: Method = field(default_factory=Method)
     labels: Labelling | None = None
+    validation_share: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -284,6 +287,7 @@ class Score:
             weighted by examples.
         groups: accuracies on groups of these rows that matter to people (wards, kinds of schools), at most 16, so that
             the mesh has each group's figure. Peers see names and numbers of rows.
+        validation: of the same parameters on validation rows; set by flnet.
     """
 
     accuracy: float
@@ -292,6 +296,12 @@ class Score:
     split: Split = "test"
     counts: EvaluationCounts | None = None
     groups: Sequence[GroupAccuracy] = ()
+    validation: Score | None = None
+
+    @property
+    def scored(self) -> Scored:
+        """The accuracy with what it counts by."""
+        return Scored(self.accuracy, self.examples, None if self.counts is None else self.counts.right)
 
 
 @dataclass(frozen=True)
@@ -610,8 +620,8 @@ class Trainer(ABC):
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """Measure on this node's validation rows, by the same accuracy as `evaluate`; None if there are none.
 
-        A node asks before it takes a model from a peer. Without it, the test rows decide, and an accuracy on rows
-        by which models were chosen is no fair estimate any more.
+        A node asks before it takes a model from a peer, and for a goal. Without it, the test rows decide, and an
+        accuracy on rows by which models were chosen is no fair estimate any more.
         """
         return None
 

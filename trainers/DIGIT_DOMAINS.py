@@ -62,13 +62,14 @@ class DigitDomains(Trainer):
         torch.set_num_threads(threads)
         self._device, self._name = device, domain.name
         self._train, self._test, self._everything = domain.train, domain.test, domain.everything
+        self._validation = domain.validation
         self._images = self._tensor(domain.train.x)
         self._labels = torch.tensor(domain.train.y, device=device)
         self._shared = digest({"x": domain.everything.x, "y": domain.everything.y})
 
     def data_info(self) -> DataInfo:
         """Which domain this node has."""
-        return info_of(self._name, self._train, self._test)
+        return info_of(self._name, self._train, self._test, self._validation)
 
     def initial_params(self, seed: int) -> Mapping[str, Array]:
         """Uniform weights as Glorot and Bengio (2010) have them, biases 0."""
@@ -113,6 +114,10 @@ class DigitDomains(Trainer):
         """Accuracy on the own test digits, and on those of all domains."""
         return self._score(params, {})
 
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Accuracy on the own digits that are held back, if some are."""
+        return self._counted(params, self._validation, {}) if len(self._validation) else None
+
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
         """Likewise; a model that several nodes hold is measured once on the digits of all."""
@@ -150,9 +155,11 @@ class DigitDomains(Trainer):
         key = self._shared, digest(params)
         if key not in known:
             known[key] = self._accuracy(params, self._everything)
-        chances = self.predict(params, self._test.x).values
-        counts = class_counts(self._test.y, chances.argmax(1), CLASSES, chances)
-        figures = {"global_accuracy": known[key]}
+        return self._counted(params, self._test, {"global_accuracy": known[key]})
+
+    def _counted(self, params: Mapping[str, Array], rows: Labelled, figures: Mapping[str, float]) -> Score:
+        chances = self.predict(params, rows.x).values
+        counts = class_counts(rows.y, chances.argmax(1), CLASSES, chances)
         return Score(counts.right / counts.examples, counts.examples, figures, counts=counts)
 
     def _accuracy(self, params: Mapping[str, Array], rows: Labelled) -> float:

@@ -86,7 +86,6 @@ def make_trainer(settings: TrainerSettings) -> Trainer:
     school = load_school(settings, wanted)
     assert folder is not None  # else there were no school
     d = len(school.columns)
-    table = Table(
-        school.sides["train"].x, school.sides["test"].x, school.columns, (0.0,) * d, (_HIGH,) * d, school.info
-    )
+    train, validation, test = (school.sides[side].x for side in ("train", "validation", "test"))
+    table = Table(train, test, school.columns, (0.0,) * d, (_HIGH,) * d, school.info, validation)
     return StudentGroups(table, Options(**lines), _central(folder, settings.seed, wanted) if is_compared else None)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from flnet.datasets.labelled import Labelled, fingerprint
-from flnet.datasets.split import own_rows, stored_split, with_partition
+from flnet.datasets.split import held_back, own_rows, stored_split, with_partition
 from flnet.text import text
 from flnet.trainer import Array, DataInfo, DataMissing, InputSpec, Prediction, Trainer, TrainerSettings
 
@@ -89,10 +89,12 @@ def _table(root: Path, settings: TrainerSettings) -> Table:
             text("too few pictures in {path}: {counts}", root, words),
             text("bring more pictures, or use fewer shards"),
         )
-    rows = orientations(photographs.images)
+    rows, zeros = orientations(photographs.images), np.zeros(len(photographs.images), np.int64)
+    kept = {**kept, **_held_back(kept["train"], settings)}
     sides = {
-        side: Labelled(photographs.images[numbers], np.zeros(len(numbers), np.int64))
+        side: Labelled(photographs.images[numbers], zeros[numbers])
         for side, numbers in kept.items()
+        if len(numbers)
     }
     columns = tuple(
         f"{row} {column} {180 * way // DIRECTIONS}°"
@@ -100,9 +102,16 @@ def _table(root: Path, settings: TrainerSettings) -> Table:
         for column in range(CELLS)
         for way in range(DIRECTIONS)
     )
-    info = DataInfo(text("pictures in {path}", root), {**counts, "validation": 0}, checksum=fingerprint(sides))
+    numbers_of = {side: len(numbers) for side, numbers in kept.items()}
+    info = DataInfo(text("pictures in {path}", root), numbers_of, checksum=fingerprint(sides))
     info = replace(info, note=with_partition(_note(names, mine, photographs.faults), settings))
-    return Table(rows[kept["train"]], rows[kept["test"]], columns, (0.0,) * NUMBERS, (_HIGH,) * NUMBERS, info)
+    train, test, validation = (rows[kept[side]] for side in ("train", "test", "validation"))
+    return Table(train, test, columns, (0.0,) * NUMBERS, (_HIGH,) * NUMBERS, info, validation)
+
+
+def _held_back(train: Array, settings: TrainerSettings) -> dict[str, Array]:
+    kept, validation = held_back(np.zeros(len(train), np.int64), settings)
+    return {"train": train[kept], "validation": train[validation]}
 
 
 def _note(names: list[str], mine: Array, faults: Any) -> str:

@@ -19,7 +19,7 @@ import numpy as np
 
 from flnet.datasets.labelled import Labelled, fingerprint
 from flnet.datasets.metrics import class_counts, softmax
-from flnet.datasets.split import own_published, own_rows, with_partition
+from flnet.datasets.split import held_back, own_published, own_rows, with_partition
 from flnet.text import text
 from flnet.trainer import (
     Array,
@@ -62,16 +62,18 @@ class SmallDigits(Trainer):
 
     def __init__(self, settings: TrainerSettings) -> None:
         self._source, train, self._all_tests = _loaded(settings.datasets_path)
-        self._train = train.take(own_rows(train.y, settings))
+        own = train.take(own_rows(train.y, settings))
+        self._train, self._validation = (own.take(rows) for rows in held_back(own.y, settings))
         self._test = self._all_tests.take(own_published(train.y, self._all_tests.y, settings))
         self._note = with_partition("", settings)
 
     def data_info(self) -> DataInfo:
         """The digits of scikit-learn."""
-        sides = {"train": self._train, "test": self._test}
+        sides = {"train": self._train, "validation": self._validation, "test": self._test}
+        sides = {side: rows for side, rows in sides.items() if len(rows) or side != "validation"}
         return DataInfo(
             self._source,
-            {"train": len(self._train), "validation": 0, "test": len(self._test)},
+            {"train": len(self._train), "validation": len(self._validation), "test": len(self._test)},
             CLASSES,
             note=self._note,
             counts={side: np.bincount(rows.y, minlength=10).tolist() for side, rows in sides.items()},
@@ -115,6 +117,10 @@ class SmallDigits(Trainer):
         """Accuracy on the own test digits, and on those of all nodes together."""
         return self._score(params, {})
 
+    def validation_score(self, params: Mapping[str, Array]) -> Score | None:
+        """Accuracy on the own digits that are held back, if some are."""
+        return _counted(params, self._validation, {}) if len(self._validation) else None
+
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
         """Likewise; a model that several nodes hold is measured once on the digits of all."""
@@ -151,9 +157,7 @@ class SmallDigits(Trainer):
         if key not in known:
             known[key] = _accuracy(params, self._all_tests)
         metrics = {"global_accuracy": known[key]}
-        scores = _outputs(params, _flat(self._test.x))[1]
-        counts = class_counts(self._test.y, scores.argmax(1), CLASSES, softmax(scores))
-        return Score(_accuracy(params, self._test), len(self._test), metrics, counts=counts)
+        return _counted(params, self._test, metrics)
 
 
 def _loaded(folder: Path | None) -> tuple[str, Labelled, Labelled]:
@@ -266,6 +270,13 @@ def _gradient(params: Mapping[str, Array], x: Array, hidden: Array, error: Array
         "output.bias": error.sum(0),
         "output.weight": hidden.T @ error,
     }
+
+
+def _counted(params: Mapping[str, Array], rows: Labelled, metrics: Mapping[str, float]) -> Score:
+    """Accuracy and counts on these digits."""
+    scores = _outputs(params, _flat(rows.x))[1]
+    counts = class_counts(rows.y, scores.argmax(1), CLASSES, softmax(scores))
+    return Score(_accuracy(params, rows), len(rows), metrics, counts=counts)
 
 
 def _accuracy(params: Mapping[str, Array], rows: Labelled) -> float:

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from flnet.datasets.labelled import UNREADABLE, Labelled, fingerprint, open_npz
+from flnet.datasets.split import held_back
 from flnet.text import text
 from flnet.trainer import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 
@@ -67,19 +68,20 @@ class Domain:
     train: Labelled
     test: Labelled
     everything: Labelled
+    validation: Labelled
 
     @property
     def info(self) -> DataInfo:
         """Description of this node's digits."""
-        return info_of(self.name, self.train, self.test)
+        return info_of(self.name, self.train, self.test, self.validation)
 
 
-def info_of(name: str, train: Labelled, test: Labelled) -> DataInfo:
+def info_of(name: str, train: Labelled, test: Labelled, validation: Labelled) -> DataInfo:
     """Description of digits of a domain."""
-    sides = {"train": train, "test": test}
+    sides = {"train": train, **({"validation": validation} if len(validation) else {}), "test": test}
     return DataInfo(
         text("digits of {name}", name),
-        {"train": len(train), "validation": 0, "test": len(test)},
+        {"train": len(train), "validation": len(validation), "test": len(test)},
         tuple("0123456789"),
         counts={side: np.bincount(rows.y, minlength=10).tolist() for side, rows in sides.items()},
         checksum=fingerprint(sides),
@@ -111,7 +113,8 @@ def load_domain(settings: TrainerSettings) -> Domain:
         np.concatenate([domain.x for domain in everything]), np.concatenate([domain.y for domain in everything])
     )
     own = [side.take(np.arange(at, len(side), parts)) for side in (train, test)]
-    return Domain(mine, own[0], own[1], joined)
+    kept, validation = (own[0].take(rows) for rows in held_back(own[0].y, settings))
+    return Domain(mine, kept, own[1], joined, validation)
 
 
 def read_options(path: Path) -> Options:

@@ -7,7 +7,7 @@ República, 2024, Algorithm 2. Updates are merged by the rule `k-means`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +63,7 @@ class Table:
     """Rows on one scale that all nodes share.
 
     Attributes:
-        train, test: (n, d) finite floats.
+        train, test, validation: (n, d) finite floats; of validation there may be none.
         low, high: between which most numbers of each column lie, as all nodes know it without their rows.
         info: where the rows are from.
     """
@@ -74,6 +74,7 @@ class Table:
     low: tuple[float, ...]
     high: tuple[float, ...]
     info: DataInfo
+    validation: Array = field(default_factory=lambda: np.zeros((0, 0)))
 
 
 class KMeans(Trainer):
@@ -133,6 +134,11 @@ class KMeans(Trainer):
         apart = silhouette(rows, nearest, np.random.default_rng(0), MOST_COMPARED)
         figures = {"inertia": float(squares.mean()), "silhouette": apart}
         return Score(explained(rows, centroids), len(rows), figures)
+
+    def validation_score(self, params: Model) -> Score | None:
+        """The same share on validation rows, if there are some."""
+        rows = self._table.validation
+        return Score(explained(rows, params[CENTROIDS]), len(rows)) if len(rows) else None
 
     def findings(self, params: Model) -> Findings | None:
         """How many groups the own training rows have."""

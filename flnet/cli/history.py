@@ -114,7 +114,8 @@ def reasons(record: View) -> list[str]:
         over = (
             f"the goal is {printable(decision['over']).replace('_', ' ')}" if decision.get("over") else "goes on"
         )
-        lines.append(f"after round {number}: {over}: {printable(decision.get('words'))}")
+        rows = f" (on {printable(decision['rows'])} rows)" if decision.get("rows") else ""
+        lines.append(f"after round {number}: {over}: {printable(decision.get('words'))}{rows}")
     return lines + sum_lines(record) + privacy_lines(record) + disputed_lines(record)
 
 

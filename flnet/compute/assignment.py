@@ -57,6 +57,7 @@ def assignment(settings: Settings, file: TrainerFile) -> Assignment:
         settings.max_training_seconds,
         method_of(settings),
         labels_of(settings.labels),
+        settings.validation_share,
     )
     return Assignment(file, trainer_settings)
 

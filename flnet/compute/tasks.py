@@ -44,6 +44,7 @@ from flnet.names import DEFAULT_MESH
 from flnet.params.arithmetic import clipped
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
 from flnet.params.quantization import Encoding, lowered
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Scored
 from flnet.protocol.effects import (
     Average,
     CancelWork,
@@ -76,7 +77,7 @@ from flnet.rounds.privacy_plan import PrivacyPlan
 from flnet.security.noise import system_words
 from flnet.security.signatures import NodeKey
 from flnet.text import joined, text
-from flnet.trainer import Fit, RowPrivacy
+from flnet.trainer import Fit, RowPrivacy, Score
 
 if TYPE_CHECKING:
     from flnet.compute.secure_sums import SecureSums
@@ -304,17 +305,21 @@ class ComputeTasks:
         digest, private = effect.shared.digest, None
         try:
             if effect.hyper is None:
-                score = await self._queue.call(trainer, EvaluateRequest(effect.params, effect.split))
+                score = await self._queue.call(
+                    trainer, EvaluateRequest(effect.params, effect.split, effect.validates)
+                )
             else:
                 self._training[trainer] = effect.key
                 seed = round_seed(self._seed, effect.key, self._me)
                 hyper = effect.hyper.model_copy(update=self._own_hyper)
-                request = PersonaliseRequest(effect.params, hyper, seed, split=effect.split)
+                request = PersonaliseRequest(
+                    effect.params, hyper, seed, split=effect.split, validates=effect.validates
+                )
                 private, score = await self._queue.call(trainer, request)
         except FlnetError as exc:
             return EvaluationFailed(effect.key, digest, str(exc), effect.split)
         figures = (score.accuracy, score.examples, score.metrics)
-        return Evaluated(effect.key, digest, *figures, private, score.split, score.counts, tuple(score.groups))
+        return Evaluated(effect.key, digest, *figures, private, score.split, *evaluation_of(score))
 
     async def take_turn(self, trainer: TrainerId, effect: OpenEpoch | Talk) -> Event:
         """Begin an epoch of a vertical job, or let its conversation go on."""
@@ -482,3 +487,8 @@ def round_seed(seed: int, key: RoundKey, me: PeerId) -> int:
     """A seed for one node's training in one round: equal runs are equal, rounds and nodes differ."""
     text = f"{seed}:{key.number}:{me}".encode()
     return int.from_bytes(hashlib.sha256(text).digest()[:4], "big") >> 1
+
+
+def evaluation_of(score: Score) -> tuple[EvaluationCounts | None, tuple[GroupAccuracy, ...], Scored | None]:
+    """The counts, groups and validation of a score, as Evaluated has them."""
+    return score.counts, tuple(score.groups), None if score.validation is None else score.validation.scored

@@ -111,17 +111,23 @@ class FitRequest(TrainingRequest[FitResult]):
 
 @dataclass(frozen=True)
 class PersonaliseRequest(TrainingRequest[PersonaliseResult]):
-    """Let private parameters learn from a new average, then measure on this split."""
+    """Let private parameters learn from a new average, then measure on this split, and on validation rows if asked to."""
 
     split: Split = "test"
+    validates: bool = False
 
 
 @dataclass(frozen=True)
 class EvaluateRequest(TrainerRequest[Score]):
-    """Measure parameters on this split; on test rows where there are no validation rows."""
+    """Measure parameters on this split; on test rows where there are no validation rows.
+
+    Attributes:
+        validates: whether to measure on validation rows too.
+    """
 
     params: Params
     split: Split = "test"
+    validates: bool = False
 
 
 @dataclass(frozen=True)
@@ -247,21 +253,25 @@ def _personalise(work: Work, request: PersonaliseRequest) -> PersonaliseResult:
     with work.failing_in("personalise"):
         learned = work.trainer.personalise(work.task(request))
         private = checked_private(learned, request.params, work.trainer.shared, work.name)
-    return PersonaliseResult(private, _score(work, request.params.merged_with(private), request.split))
+    return PersonaliseResult(
+        private, _score(work, request.params.merged_with(private), request.split, request.validates)
+    )
 
 
 def _evaluate(work: Work, request: EvaluateRequest) -> Score:
-    return _score(work, request.params, request.split)
+    return _score(work, request.params, request.split, request.validates)
 
 
-def _score(work: Work, params: Params, split: Split = "test") -> Score:
-    if split == "validation":
+def _score(work: Work, params: Params, split: Split = "test", validates: bool = False) -> Score:
+    validation = None
+    if split == "validation" or validates:
         with work.failing_in("validation_score"):
             score = work.trainer.validation_score(params)
-            if score is not None:
-                return checked_score(score, work.name, split)
+            validation = score and checked_score(score, work.name, "validation")
+    if split == "validation" and validation is not None:
+        return validation
     with work.failing_in("evaluate"):
-        return checked_score(work.trainer.evaluate(params), work.name)
+        return replace(checked_score(work.trainer.evaluate(params), work.name), validation=validation)
 
 
 def _predict(work: Work, request: PredictRequest) -> Prediction:

@@ -366,6 +366,21 @@ def own_rows(labels: Array, settings: TrainerSettings) -> Rows:
     return _parts(labels, settings)[settings.shard[0] - 1]
 
 
+def held_back(labels: Array, settings: TrainerSettings) -> tuple[Rows, Rows]:
+    """Numbers of the rows to train with and of those to hold back for validation, ascending, label by label.
+
+    For data sets without validation rows: FLNET_VALIDATION_SHARE of the training rows, the same for the same rows and seed.
+
+    Args:
+        labels: one for each training row of this node.
+    """
+    share = settings.validation_share
+    if not share:
+        return np.arange(len(labels)), np.arange(0)
+    sides = _dealt(labels, {"train": 1 - share, "validation": share}, settings.seed, 0)
+    return np.flatnonzero(sides == 0), np.flatnonzero(sides == 1)
+
+
 def own_published(labels: Array, others: Array, settings: TrainerSettings) -> Rows:
     """Row numbers of this node's share of a published test set.
 

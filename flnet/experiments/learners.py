@@ -60,6 +60,7 @@ class Order:
     Attributes:
         is_personal: whether private parameters are trained on an average, which is evaluated then.
         split: rows on which an evaluation is wanted.
+        validates: whether validation rows are measured besides.
         private: those parameters after the training.
         sits_out: whether the trainer has nothing to contribute, which is no failure.
     """
@@ -69,6 +70,7 @@ class Order:
     task: Task | None = None
     is_personal: bool = False
     split: Split = "test"
+    validates: bool = False
     private: Params | None = None
     fit: Fit | None = None
     score: Score | None = None
@@ -121,6 +123,7 @@ def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path)
             settings.device,
             method=setup.method,
             labels=_labels(setup, index),
+            validation_share=settings.validation_share,
         )
         learners.append(Learner(file, of_node, exchange=setup.exchange))
     return learners
@@ -149,6 +152,9 @@ def carry_out(orders: Sequence[Order]) -> None:
             order.score = order.learner.measured.get(order.params.digest)
     for kind, group in _by_kind(order for order in orders if not order.failure and order.score is None):
         _do(group, "evaluate", kind.evaluate_many, _evaluation, _take_score)
+    for order in orders:
+        if order.validates and not order.failure:
+            _do([order], "validation_score", _validate, _evaluation, _take_both)
 
 
 def _by_kind(orders: Iterable[Order]) -> list[tuple[type[Trainer], list[Order]]]:
@@ -220,6 +226,12 @@ def _validate(models: Sequence[tuple[Trainer, Params]]) -> list[Score | None]:
 def _take_validation(order: Order, score: Score | None) -> None:
     if score is not None:  # else its test rows are measured
         order.score = checked_score(score, order.learner.name, "validation")
+
+
+def _take_both(order: Order, score: Score | None) -> None:
+    if score is not None and order.score is not None:
+        validation = checked_score(score, order.learner.name, "validation")
+        order.score = replace(order.score, validation=validation)
 
 
 def _take_score(order: Order, score: Score) -> None:

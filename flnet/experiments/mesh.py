@@ -23,7 +23,7 @@ from flnet.algorithms.differential_privacy import released, words_of
 from flnet.algorithms.registry import parse_rule
 from flnet.algorithms.topology import Topology
 from flnet.compute.privacy_accounting import plan_of
-from flnet.compute.tasks import round_seed
+from flnet.compute.tasks import evaluation_of, round_seed
 from flnet.errors import LocalError
 from flnet.experiments.attacks import Attack, Poisonable, backdoor_success, crafted, poisoned
 from flnet.experiments.cells import Cell, Outcome
@@ -335,11 +335,13 @@ class CellMesh(Cluster):
         learner = self.learners[node.id]
         if effect.hyper is None:
             assert isinstance(effect, Evaluate)  # every training has hyper-parameters
-            return Order(learner, effect.params, split=effect.split)
+            return Order(learner, effect.params, split=effect.split, validates=effect.validates)
         seed = round_seed(self.cell.seed, effect.key, node.id)
         task = Task(effect.params, effect.hyper, seed, round=effect.key.number)
         if isinstance(effect, Evaluate):
-            return Order(learner, effect.params, task, is_personal=True, split=effect.split)
+            return Order(
+                learner, effect.params, task, is_personal=True, split=effect.split, validates=effect.validates
+            )
         return Order(learner, effect.params, task)
 
     def _due(self, node: SimulatedNode, owner: TrainerId | None, order: Order) -> None:
@@ -380,7 +382,9 @@ class CellMesh(Cluster):
             measured = (score.accuracy, score.examples, metrics)
             if effect.split == "test":
                 self._accuracies[node.id, effect.shared.digest] = score.accuracy
-            return Evaluated(effect.key, effect.shared.digest, *measured, order.private, score.split)
+            return Evaluated(
+                effect.key, effect.shared.digest, *measured, order.private, score.split, *evaluation_of(score)
+            )
         assert order.fit is not None
         figures = (order.fit.examples, score.accuracy, order.fit.labels, 0.0)
         learnt = Params(order.fit.params) if crafted is None else crafted

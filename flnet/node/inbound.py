@@ -74,7 +74,7 @@ from flnet.protocol.messages import (
 )
 from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.segments import SegmentsMessage
-from flnet.protocol.updates import Claim, Contribution, Report, RoundKey, Update
+from flnet.protocol.updates import TEST, Claim, Contribution, Report, RoundKey, Update
 from flnet.protocol.vertical import VerticalMessage
 from flnet.security.claims import ClaimSigner
 from flnet.security.rate_limits import Buckets
@@ -235,7 +235,8 @@ def report_of(message: ReportMessage | None) -> Report | None:
     """The report of a node in a series."""
     if message is None:
         return None
-    return Report(message.accuracy, message.loss, message.over, message.examples, message.right)
+    split = message.split or TEST
+    return Report(message.accuracy, message.loss, message.over, message.examples, message.right, split)
 
 
 def located(peer: Peer, ip: str) -> Peer:

@@ -45,6 +45,15 @@ PerLabel = Annotated[tuple[Count, ...], Field(max_length=MOST_LABELS)]
 Bins = Annotated[tuple[Count, ...], Field(min_length=BINS, max_length=BINS)]
 PerLabelBins = Annotated[tuple[Bins, ...], Field(max_length=MOST_BINNED)]
 Basis = Literal["counts", "examples", "nodes"]
+DecidingRows = Literal["test", "validation", "mixed"]  # by which a goal is decided
+
+
+class Scored(NamedTuple):
+    """An accuracy, the rows behind it, and those that were right; None where a node does not say."""
+
+    accuracy: float
+    examples: int | None = None
+    right: int | None = None
 
 
 class EvaluationCounts(BaseModel):
@@ -131,6 +140,11 @@ class Measured(BaseModel):
             raise ValueError(text("a group has more rows than the node"))
         return self
 
+    @property
+    def scored(self) -> Scored:
+        """The accuracy with what it counts by."""
+        return Scored(self.accuracy, self.examples, None if self.counts is None else self.counts.right)
+
     @model_serializer(mode="wrap")
     def _without_absent(self, fields: SerializerFunctionWrapHandler) -> dict[str, Any]:
         return {name: value for name, value in fields(self).items() if value is not None}
@@ -158,14 +172,6 @@ def check_agreement(accuracy: float, examples: int, counts: EvaluationCounts | N
                 f"{accuracy:.4f}",
             )
         )
-
-
-class Scored(NamedTuple):
-    """An accuracy, the rows behind it, and those that were right; None where a node does not say."""
-
-    accuracy: float
-    examples: int | None = None
-    right: int | None = None
 
 
 def mean_accuracy(scores: Collection[Scored]) -> tuple[float, Basis]:

@@ -152,6 +152,7 @@ class Evaluate:
         shared: the part whose digest is reported.
         hyper: if given, the private parameters are first trained on this model with these hyper-parameters.
         split: the rows; test rows take the place of validation rows that are not there, and Evaluated says so.
+        validates: whether to measure on validation rows too, if there are some.
     """
 
     key: RoundKey
@@ -159,6 +160,7 @@ class Evaluate:
     shared: Params
     hyper: HyperParams | None = None
     split: Split = "test"
+    validates: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from flnet.params.arithmetic import Squares
 from flnet.params.params import Digest, MergeRule, Params, PeerId
-from flnet.protocol.counts import EvaluationCounts, GroupAccuracy
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Scored
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
 from flnet.protocol.secure_sum import SecretResult, SecurePart
 from flnet.protocol.updates import Claim, Contribution, NoisyRelease, RoundKey, Update
@@ -588,6 +588,7 @@ class Evaluated(Event):
         split: the rows that were measured: "test" also where validation rows were asked for and there are none.
         counts: of these rows, if the trainer counts.
         groups: accuracies of groups of them, if the trainer tells some.
+        validation: of the same model on validation rows, if that was asked for and there are some.
     """
 
     key: RoundKey
@@ -599,6 +600,7 @@ class Evaluated(Event):
     split: Split = "test"
     counts: EvaluationCounts | None = None
     groups: tuple[GroupAccuracy, ...] = ()
+    validation: Scored | None = None
 
 
 @dataclass(frozen=True)

@@ -405,6 +405,7 @@ class ReportMessage(Message):
         over: why the series is over for the sender, if it is over.
         examples, right: rows behind the accuracy, and those of them that it counts as right; absent where it is no share of
             rows.
+        split: "validation" if these are validation rows; absent for test rows.
     """
 
     accuracy: Unit
@@ -412,6 +413,7 @@ class ReportMessage(Message):
     over: Over | None = None
     examples: Count | None = None
     right: Count | None = None
+    split: Literal["validation"] | None = None
 
     @model_validator(mode="after")
     def _agrees(self) -> Self:
@@ -425,7 +427,7 @@ class ReportMessage(Message):
         return {
             name: value
             for name, value in fields(self).items()
-            if name not in ("examples", "right") or value is not None
+            if name not in ("examples", "right", "split") or value is not None
         }
 
 

@@ -202,6 +202,8 @@ def root_of(update: Counted, digests: Iterable[str]) -> Digest:
     return Digest(hashlib.sha256("\n".join([figures, *digests]).encode()).hexdigest())
 
 
+TEST: Literal["test"] = "test"
+VALIDATED: Literal["validation"] = "validation"
 Over = Literal["reached", "given_up", "stopped", "deadline"]
 
 
@@ -215,6 +217,7 @@ class Report:
         over: why the series is over for this node, if it is.
         examples: rows behind the accuracy; None if the node does not say.
         right: of these, the rows that the accuracy counts as right; None if they are not counted.
+        split: which rows these are.
     """
 
     accuracy: float
@@ -222,6 +225,7 @@ class Report:
     over: Over | None = None
     examples: int | None = None
     right: int | None = None
+    split: Literal["test", "validation"] = TEST
 
     @property
     def scored(self) -> Scored:

@@ -19,6 +19,7 @@ from typing import Any
 
 from flnet.errors import InvalidMessage, NotComparable, OtherRounds, ParamsRefused, PeerError
 from flnet.params.params import Digest, Params, PeerId
+from flnet.protocol.counts import Scored
 from flnet.protocol.effects import Answer, CancelTimer, CancelWork, Effect, Send, SetTimer, Train
 from flnet.protocol.events import (
     Averaged,
@@ -63,7 +64,7 @@ from flnet.rounds.peers import Peers
 from flnet.rounds.series import ENDED
 from flnet.rounds.settings import JobSettings, Tell
 from flnet.rounds.steps import ASYNCHRONOUS, Phase
-from flnet.rounds.stopping import TIMERS
+from flnet.rounds.stopping import TIMERS, VALIDATION
 from flnet.text import joined, text
 
 HERE = text("this node takes part in no common rounds: it trains and merges by itself (FLNET_ROUNDS=asynchronous)")
@@ -507,7 +508,11 @@ class NewVersion(BaseRound):
         figures = (event.examples, event.labels, event.accuracy, base.digest)
         self._held.offer(Update(me, self.key, shared, *figures, contribution=event.contribution))
         self._held.make_version(shared, private, number, len(counted) + 1, event.accuracy)
-        self._series.stopping.measured(event.accuracy, event.metrics, {})
+        validated = event.metrics.get(
+            VALIDATION, -1
+        )  # of the version itself, which is not averaged before it counts
+        validation = Scored(validated) if 0 <= validated <= 1 else None
+        self._series.stopping.measured(event.accuracy, event.metrics, {}, validation=validation)
         return [*self._finish(), *self._versions.ask(self._peers.here)]
 
     def _training_failed(self, reason: str) -> list[Effect]:

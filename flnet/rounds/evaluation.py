@@ -65,10 +65,9 @@ class MeshEvaluation:
         if measured is None:
             self.scores[node] = Scored(accuracy)
             return
-        counts = measured.counts
-        self.scores[node] = Scored(measured.accuracy, measured.examples, counts.right if counts else None)
-        if counts is not None:
-            self.pooled.add(counts)
+        self.scores[node] = measured.scored
+        if measured.counts is not None:
+            self.pooled.add(measured.counts)
             self.counting += 1
         for group in measured.groups or ():
             self.groups.setdefault(group.name, []).append(group)

@@ -322,9 +322,13 @@ class HeldModel:
         """
         return Evaluate(key, shared.merged_with(self.current.private), shared, split="validation")
 
-    def measure(self, key: RoundKey, hyper: HyperParams | None = None) -> Evaluate:
-        """Measure the model on the own test split; private parameters that learn on from each average do so first."""
-        return Evaluate(key, self.current.full, self.current.shared, hyper)
+    def measure(self, key: RoundKey, hyper: HyperParams | None = None, *, validates: bool = False) -> Evaluate:
+        """Measure the model on the own test split; private parameters that learn on from each average do so first.
+
+        Args:
+            validates: whether validation rows are measured too, because a goal is decided by them.
+        """
+        return Evaluate(key, self.current.full, self.current.shared, hyper, validates=validates)
 
     # --- what peers hold
 

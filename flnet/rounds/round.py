@@ -869,7 +869,8 @@ class Round(BaseRound):
         The wait for the peers' claims begins afterwards, and so does theirs, so there is no hurry.
         """
         learns = self._personalises and not self._series.paused
-        return self._held.measure(self.key, self._settings.round_hyper if learns else None)
+        hyper, validates = self._settings.round_hyper if learns else None, self._series.stopping.validates
+        return self._held.measure(self.key, hyper, validates=validates)
 
     def _measured(self, event: Evaluated | EvaluationFailed) -> list[Effect]:
         """Handle a measurement: of the average, whose accuracy opens the exchange, or of a peer's model."""
@@ -889,7 +890,7 @@ class Round(BaseRound):
         held.measured(event.accuracy, event.private)
         learnt = [] if event.private is None else [self._save()]
         measured, before = measured_in(event, self._settings.rules), record.metrics.get("before", {})
-        stopping.measured(event.accuracy, event.metrics, before, measured)
+        stopping.measured(event.accuracy, event.metrics, before, measured, event.validation)
         self.phase = Phase.EXCHANGING
         expected = set() if self.taken else self._peers.here - self.gathering.late - self._absent
         self.comparison = Comparison(self._parts, self.key, self.gathering, record, expected, adopts=self._adopts)

@@ -18,10 +18,10 @@ from typing import Any, Literal, TypeVar
 
 from flnet.errors import InvalidMessage, JobBusy
 from flnet.params.params import PeerId
-from flnet.protocol.counts import Basis, Measured, mean_accuracy, weighted_mean
+from flnet.protocol.counts import Basis, DecidingRows, Measured, Scored, mean_accuracy, weighted_mean
 from flnet.protocol.effects import CancelTimer, Effect, SetTimer
 from flnet.protocol.messages import LAST_ROUND, HyperParams, ReportMessage, SeriesMessage
-from flnet.protocol.updates import Claim, Over, Report, RoundKey
+from flnet.protocol.updates import TEST, VALIDATED, Claim, Over, Report, RoundKey
 from flnet.rounds.evaluation import MeshEvaluation
 from flnet.rounds.peers import Peers
 from flnet.rounds.settings import JobSettings, Tell
@@ -194,11 +194,14 @@ class MeanScore:
         accuracy: as `flnet.protocol.counts.mean_accuracy` has it.
         loss: mean, weighted by examples where all that tell one say how many; None where no node tells one.
         basis: by what the nodes count in the accuracy.
+        rows: "validation" or "test" where all nodes that reported measured these; "mixed" where some have no
+            validation rows.
     """
 
     accuracy: float
     loss: float | None = None
     basis: Basis = "nodes"
+    rows: DecidingRows = "test"
 
 
 @dataclass(frozen=True)
@@ -255,7 +258,7 @@ class Decision:
     def view(self) -> Mapping[str, Any]:
         """The decision as it is saved with its round, as plain JSON data."""
         accuracy, loss = (self.score.accuracy, self.score.loss) if self.score else (None, None)
-        figures = {"accuracy": accuracy, "loss": loss, "nodes": self.nodes, "basis": _basis(self)}
+        figures = {"accuracy": accuracy, "loss": loss, "nodes": self.nodes, **_how_counted(self)}
         return {"over": self.over, "words": self.words, **figures, "best": self.progress.best}
 
 
@@ -292,7 +295,9 @@ def score_of(reports: Mapping[PeerId, Report]) -> MeanScore | None:
     if not reports:
         return None
     accuracy, basis = mean_accuracy([report.scored for report in reports.values()])
-    return MeanScore(accuracy, _mean_loss(reports), basis)
+    splits = {report.split for report in reports.values()}
+    rows: DecidingRows = "mixed" if len(splits) > 1 else splits.pop()
+    return MeanScore(accuracy, _mean_loss(reports), basis, rows)
 
 
 def _mean_loss(reports: Mapping[PeerId, Report]) -> float | None:
@@ -303,9 +308,10 @@ def _mean_loss(reports: Mapping[PeerId, Report]) -> float | None:
     return weighted_mean([loss for loss, _ in told], weights) if told else None
 
 
-def _basis(decision: Decision | None) -> Basis | None:
-    """By what the nodes count in the figures of a decision."""
-    return decision.score.basis if decision and decision.score else None
+def _how_counted(decision: Decision | None) -> Mapping[str, str | None]:
+    """By what the nodes count in the figures of a decision, and on which rows."""
+    score = decision.score if decision else None
+    return {"basis": score.basis if score else None, "rows": score.rows if score else None}
 
 
 def _by_word(goal: Goal, reports: Mapping[PeerId, Report], is_last: bool, otherwise: Decision) -> Decision:
@@ -400,7 +406,7 @@ NEXT, DEADLINE = "goal:next", "goal:deadline"  # timers
 TIMERS = (NEXT, DEADLINE)
 ALONE = 12  # times the wait for a start, until a node that lost all others gives a series up
 VALIDATION = "validation_accuracy"  # of the own model before averaging, as the thesis' rule has it
-FALLING = frozenset({Falling, Within})  # goals that name no accuracy which people would look for
+FALLING = frozenset({Falling, Within})  # goals that name no accuracy of the average
 LOSSES = (("after", "validation_loss"), ("after", "loss"), ("before", "validation_loss"))  # where one may stand
 
 
@@ -560,6 +566,7 @@ class Stopping:
         after: Mapping[str, float],
         before: Mapping[str, float],
         measured: Measured | None = None,
+        validation: Scored | None = None,
     ) -> None:
         """The own average is measured: note what this node reports to all others.
 
@@ -568,6 +575,7 @@ class Stopping:
             after: further figures of the trainer, of the average.
             before: likewise, of the own model before averaging.
             measured: the accuracy with the rows behind it, if they are known.
+            validation: of the average on validation rows, if there are some.
         """
         self.evaluation.own = measured
         self.evaluation.heard(self.settings.my_id, accuracy, measured)
@@ -575,20 +583,25 @@ class Stopping:
         figures = {"after": after, "before": before}
         losses = [figures[when][name] for when, name in LOSSES if name in figures[when]]
         loss = next((loss for loss in losses if -1e300 < loss < 1e300), None)
-        if (
-            self.series is not None
-            and not {type(condition) for condition in self.series.goal.conditions} - FALLING
-        ):
-            accuracy = _validated(before, accuracy)
-        self._report(accuracy, loss if self.tells else None, measured)
-
-    def _report(self, accuracy: float, loss: float | None, measured: Measured | None) -> None:
-        over = self.over if self.tells else None
-        if measured is None or measured.accuracy != accuracy:
-            self.reports[self.settings.my_id] = Report(accuracy, loss, over)
+        if self._is_falling and 0 <= before.get(VALIDATION, -1) <= 1:
+            validation = Scored(before[VALIDATION])
+        on_test = measured.scored if measured else Scored(accuracy)
+        if not self.tells:
+            self.reports[self.settings.my_id] = Report(*on_test[:1], None, None, *on_test[1:])
             return
-        right = measured.counts.right if measured.counts else None
-        self.reports[self.settings.my_id] = Report(accuracy, loss, over, measured.examples, right)
+        score, split = (on_test, TEST) if validation is None else (validation, VALIDATED)
+        self.reports[self.settings.my_id] = Report(score[0], loss, self.over, *score[1:], split)
+
+    @property
+    def validates(self) -> bool:
+        """Whether a goal is decided by the average on validation rows: test rows are to decide nothing."""
+        return self.series is not None and not self._is_falling
+
+    @property
+    def _is_falling(self) -> bool:
+        """Whether the goal names no accuracy of the average, but looks at own models before averaging."""
+        goal = self.series.goal if self.series else None
+        return goal is not None and not {type(condition) for condition in goal.conditions} - FALLING
 
     def heard(self, claim: Claim, number: int) -> None:
         """A peer told its accuracy; its first report counts, and of nodes that report nothing the accuracy does."""
@@ -713,8 +726,14 @@ class Stopping:
         mine = self.reports.get(self.settings.my_id)
         if mine is None or not (self.tells or asked):
             return None
-        rows = {"examples": mine.examples, "right": mine.right}
-        return ReportMessage(accuracy=mine.accuracy, loss=mine.loss, over=mine.over, **rows)
+        return ReportMessage(
+            accuracy=mine.accuracy,
+            loss=mine.loss,
+            over=mine.over,
+            examples=mine.examples,
+            right=mine.right,
+            split=None if mine.split == TEST else mine.split,
+        )
 
     def view(self, number: int) -> Mapping[str, Any] | None:
         """The series under way, or else the last one, as JSON-ready data; None if there was none.
@@ -736,7 +755,7 @@ class Stopping:
             "state": state,
             "accuracy": decision.score.accuracy if decision and decision.score else None,
             "nodes": decision.nodes if decision else 0,
-            "basis": _basis(decision),
+            **_how_counted(decision),
             "best": self.progress.best,
             "stale": self.progress.stale,
             "words": decision.words if decision else "",
@@ -840,13 +859,5 @@ class Stopping:
 
 def _of_claim(claim: Claim) -> Report:
     """The report of a node that is in no series, or of an earlier version."""
-    if (measured := claim.measured) is None:
-        return Report(claim.accuracy)
-    right = measured.counts.right if measured.counts else None
-    return Report(measured.accuracy, None, None, measured.examples, right)
-
-
-def _validated(before: Mapping[str, float], accuracy: float) -> float:
-    """The accuracy on validation rows, where the trainer tells it: test rows are to decide nothing."""
-    validated = before.get(VALIDATION, accuracy)
-    return validated if 0 <= validated <= 1 else accuracy
+    score = claim.measured.scored if claim.measured else Scored(claim.accuracy)
+    return Report(score[0], None, None, *score[1:])

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
-from flnet.protocol.counts import Basis
+from flnet.protocol.counts import Basis, DecidingRows
 from flnet.protocol.messages import Agreement, HexDigest, HyperParams, Unit
 from flnet.rounds.steps import Phase
 from flnet.text import Words, one_line
@@ -142,6 +142,10 @@ class GoalView(View):
     accuracy: Unit | None = Field(description="accuracy of the nodes that reported in the newest closed round")
     basis: Basis | None = Field(
         default=None, description="by what they count in it, as in `mesh`; null before the first round"
+    )
+    rows: DecidingRows | None = Field(
+        default=None,
+        description="rows that these accuracies are of; mixed where some nodes have no validation rows",
     )
     nodes: int = Field(description="number of these nodes")
     best: Unit | None = Field(description="best accuracy of the nodes so far")

@@ -14,8 +14,10 @@ from flnet.compute.tasks import ComputeTasks
 from flnet.compute.verbs import EvaluateRequest
 from flnet.errors import TrainerError
 from flnet.params.params import Array, PeerId, TrainerId
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Scored
 from flnet.protocol.effects import Evaluate
 from flnet.protocol.events import Evaluated, EvaluationFailed, Split
+from flnet.protocol.messages import HyperParams
 from flnet.trainer import Fit, Score, Task, Trainer
 from tests.compute.inline_queue import InlineQueue
 from tests.helpers import HYPER, key, params
@@ -96,3 +98,39 @@ async def test_a_validation_score_is_checked_as_one_on_test_rows() -> None:
     nothing = np.float32("nan")
     with pytest.raises(TrainerError, match="validation_score of trainer T gave the accuracy nan"):
         await queue.call(T, EvaluateRequest(params(w=[1.0], own=[nothing]), "validation"))
+
+
+@pytest.mark.parametrize("hyper", [None, HyperParams(e=1, u=1, b=1)])
+async def test_validation_rows_are_measured_besides_if_that_is_asked_for(hyper: HyperParams | None) -> None:
+    def asked(validates: bool) -> Evaluate:
+        return Evaluate(key(), MODEL, MODEL.select(["w"]), hyper, validates=validates)
+
+    own = float(MODEL["own"][0]) + (
+        hyper is not None
+    )  # private parameters have learnt before anything is measured
+    for trainer, expected in ((Validating(3), Scored(own / 100, 3)), (Validating(0), None), (Plain(), None)):
+        event = await tasks(trainer).evaluate(T, asked(True))
+        assert isinstance(event, Evaluated)
+        assert (event.split, event.accuracy, event.examples, event.validation) == ("test", 0.5, 4, expected)
+    event = await tasks(Validating(3)).evaluate(T, asked(False))
+    assert isinstance(event, Evaluated) and event.validation is None
+
+
+async def test_counts_and_groups_reach_the_event() -> None:
+    class Counts(Plain):
+        def evaluate(self, params: Mapping[str, Array]) -> Score:
+            counts = EvaluationCounts(right=2, examples=4)
+            return Score(0.5, 4, counts=counts, groups=[GroupAccuracy(name="a", accuracy=1, examples=2)])
+
+    event = await tasks(Counts()).evaluate(T, Evaluate(key(), MODEL, MODEL.select(["w"])))
+    assert isinstance(event, Evaluated) and event.counts == EvaluationCounts(right=2, examples=4)
+    assert event.groups == (GroupAccuracy(name="a", accuracy=1, examples=2),)
+
+
+async def test_counts_that_contradict_the_accuracy_are_the_trainers_fault() -> None:
+    class Wrong(Plain):
+        def evaluate(self, params: Mapping[str, Array]) -> Score:
+            return Score(0.75, 4, counts=EvaluationCounts(right=2, examples=4))
+
+    event = await tasks(Wrong()).evaluate(T, Evaluate(key(), MODEL, MODEL.select(["w"])))
+    assert isinstance(event, EvaluationFailed) and "2 right of 4 do not give the accuracy 0.7500" in event.reason

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from flnet.datasets.split import (
     dealt_counts,
     grouped_shard,
     grouped_split,
+    held_back,
     own_grouped,
     own_published,
     own_rows,
@@ -256,3 +258,20 @@ def test_a_new_row_of_a_known_group_joins_its_side(tmp_path: Path) -> None:
 def test_each_row_needs_a_group() -> None:
     with pytest.raises(TrainerError, match="3 groups came with 2 labels"):
         grouped_shard(["a", "b", "c"], np.zeros(2), (1, 1), 0)
+
+
+@given(st.integers(0, 200), st.integers(1, 5), st.sampled_from([0.1, 0.25, 0.5]), st.integers(0, 3))
+def test_rows_are_held_back_label_by_label_and_the_same_each_time(
+    count: int, labels: int, share: float, seed: int
+) -> None:
+    of_rows = np.random.default_rng(count).integers(0, labels, count)
+    own = TrainerSettings(None, Path(), seed=seed, validation_share=share)
+    kept, validation = held_back(of_rows, own)
+    assert sorted([*kept, *validation]) == list(range(count))
+    for label in range(labels):
+        there = int((of_rows == label).sum())
+        assert abs(int((of_rows[validation] == label).sum()) - share * there) <= 3
+    again = held_back(of_rows, own)
+    assert np.array_equal(again[0], kept) and np.array_equal(again[1], validation)
+    everything, nothing = held_back(of_rows, replace(own, validation_share=0.0))
+    assert len(everything) == count and not len(nothing)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from flnet.errors import InvalidMessage, JobBusy
 from flnet.params.params import PeerId
+from flnet.protocol.counts import Scored
 from flnet.protocol.effects import Answer, CancelTimer, Evaluate, SetTimer, Train
 from flnet.protocol.events import (
     ClaimAnswered,
@@ -299,8 +300,54 @@ def test_what_is_reported(until: str, before: dict[str, float], after: dict[str,
     bench.average()
     effect = bench.one(Evaluate)
     bench.hear(Evaluated(effect.key, effect.shared.digest, 0.5, metrics=after))
-    assert bench.said(Accuracy).report == ReportMessage(accuracy=accuracy, loss=0.25)
+    split: Literal["validation"] | None = "validation" if accuracy == 0.7 else None
+    assert bench.said(Accuracy).report == ReportMessage(accuracy=accuracy, loss=0.25, split=split)
     assert bench.job.held.accuracy == 0.5  # what people see stays what was measured on test rows
+
+
+@pytest.mark.parametrize("until", ["accuracy>=0.9", "no-gain 3", "accuracy>=0.9, mlfedavg"])
+def test_a_goal_is_decided_by_validation_rows_where_there_are_some(until: str) -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered(5, until=until))
+    assert bench.job.key is not None
+    bench.hear(Trained(bench.job.key, params(w=(2, 4)), 1, 0.5))
+    for name in "ac":
+        bench.hear(came(name, 0, "b"))
+    bench.average()
+    effect = bench.one(Evaluate)
+    assert effect.validates and effect.split == "test"
+    bench.hear(Evaluated(effect.key, effect.shared.digest, 0.5, 10, validation=Scored(0.95, 20, 19)))
+    said = bench.said(Accuracy)
+    assert said.report == ReportMessage(accuracy=0.95, examples=20, right=19, split="validation")
+    assert (
+        said.accuracy == 0.5 and said.measured is not None and said.measured.examples == 10
+    )  # test rows, as before
+
+
+def test_without_a_goal_validation_rows_cost_nothing() -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered(1))
+    assert bench.job.key is not None
+    bench.hear(Trained(bench.job.key, params(w=(2, 4)), 1, 0.5))
+    for name in "ac":
+        bench.hear(came(name, 0, "b"))
+    bench.average()
+    assert not bench.one(Evaluate).validates
+
+
+@pytest.mark.parametrize(
+    ("splits", "rows"),
+    [(["test"] * 2, "test"), (["validation"] * 2, "validation"), (["validation", "test"], "mixed")],
+)
+def test_a_decision_says_which_rows_decided(splits: list[Any], rows: str) -> None:
+    reports = {
+        PeerId(name): Report(0.5, examples=10, right=5, split=split)
+        for name, split in zip("ab", splits, strict=True)
+    }
+    decision = decide(
+        Goal.parse("accuracy>=0.9"), GoalProgress(), reports, number=0, by=PeerId("a"), is_last=False
+    )
+    assert decision.view()["rows"] == rows and decision.view()["basis"] == "counts"
 
 
 # --- What is kept of a series survives the way over the wire, to the last bit.

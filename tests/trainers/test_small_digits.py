@@ -156,3 +156,16 @@ def test_rows_can_be_changed_for_experiments(tmp_path: Path) -> None:
     assert isinstance(trainer, SmallDigits)
     trainer.change_rows(lambda rows: Labelled(rows.x[:50], rows.y[:50]))
     assert trainer.fit(Task(trainer.initial_params(0), FIVE, 0)).examples == 50
+
+
+def test_validation_rows_are_held_back_if_the_person_wants_some(first: SmallDigits) -> None:
+    params = first.initial_params(0)
+    assert first.validation_score(params) is None and first.data_info().rows["validation"] == 0
+    trainer = make_trainer(TrainerSettings(None, Path(), (1, 5), validation_share=0.2))
+    info, score = trainer.data_info(), trainer.validation_score(params)
+    assert score is not None and score.counts is not None
+    assert info.rows["train"] + info.rows["validation"] == first.data_info().rows["train"]
+    assert info.rows["validation"] == score.examples == score.counts.examples > 40
+    assert info.rows["test"] == first.data_info().rows["test"]
+    score = trainer.evaluate(params)
+    assert score == first.evaluate(params)

@@ -20,7 +20,7 @@ from flnet.installing import install
 from flnet.node import interface
 from flnet.node.interface import Node
 from flnet.params.params import TrainerId
-from flnet.protocol.counts import MESH_FIGURES, Basis
+from flnet.protocol.counts import MESH_FIGURES, Basis, DecidingRows
 from flnet.protocol.messages import HexDigest, HyperParams, Unit
 from flnet.rounds.view import Figures, MetricsView, RoundMeshView, View
 from flnet.text import text
@@ -85,6 +85,10 @@ class DecisionView(View):
     loss: float | None
     nodes: int = Field(description="number of nodes that reported")
     basis: Basis | None = Field(default=None, description="by what they count in the accuracy, as in `mesh`")
+    rows: DecidingRows | None = Field(
+        default=None,
+        description="rows that decided; mixed where some nodes have no validation rows",
+    )
     best: Unit | None
 
 

@@ -307,6 +307,12 @@ def goal_words(goal: GoalView, t: Translate) -> str:
             )
         else:
             parts.append(t("mean accuracy {accuracy} of {nodes} nodes", accuracy=mean, nodes=goal.nodes))
+    if goal.rows == "validation":
+        parts.append(t("decided on validation rows"))
+    elif goal.rows == "mixed":
+        parts.append(t("decided on validation rows, and on test rows where a node has no others"))
+    elif goal.rows == "test":
+        parts.append(t("decided on test rows"))
     if goal.best is not None:
         parts.append(t("the best so far {accuracy}", accuracy=accuracy(goal.best)))
     parts.append(t("asked for at {node}", node=goal.by))
