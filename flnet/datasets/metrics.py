@@ -1,4 +1,4 @@
-"""Metrics of predictions for rows with one label or several: accuracy, balanced accuracy, AUC, Hamming loss, F1.
+"""Metrics of predictions for rows with one label or several: accuracy, balanced accuracy, AUC, Hamming loss, F1, ranks.
 
 `truth` and `guess` are 0 or 1, rows x labels; `scores` are numbers of the same shape. An undefined figure (a ratio
 without a denominator, or a mean over no rows) is 0.
@@ -75,6 +75,39 @@ def hamming_loss(truth: Array, guess: Array) -> float:
     return _mean(truth.astype(bool) != guess.astype(bool))
 
 
+def ranking_figures(truth: Array, scores: Array) -> dict[str, float]:
+    """How well scores order the labels of each row: means over the rows, as scikit-learn defines them.
+
+    "average_precision" (label_ranking_average_precision_score): over a row's labels, the share of labels among those that
+    score as high or higher; 1 for a row with no label or with all. "ranking_loss" (label_ranking_loss): the share of
+    pairs of a label that the row has and one that it has not which are not in the right order, ties included; 0
+    for a row with no label or with all. "coverage" (coverage_error): how many of the highest labels it takes to have all
+    of a row; 0 for a row without labels. "one_error": the share of rows whose highest label (the first of several) they
+    do not have, which scikit-learn lacks.
+
+    Sources: R. E. Schapire, Y. Singer, "BoosTexter", Machine Learning 39 (2000), for all but the ties; G. Tsoumakas,
+    I. Katakis, I. Vlahavas, "Mining Multi-label Data" (2010), who count coverage from 0.
+    """
+    has, (rows, labels) = truth.astype(bool), truth.shape
+    if not rows or not labels:
+        return dict.fromkeys(("average_precision", "ranking_loss", "coverage", "one_error"), 0.0)
+    order = np.argsort(-scores, axis=1, kind="stable")
+    ranked, there = np.take_along_axis(scores, order, 1), np.take_along_axis(has, order, 1)
+    ends = np.where(np.diff(ranked, axis=1, append=-np.inf) != 0, np.arange(labels), labels)
+    ends = np.minimum.accumulate(ends[:, ::-1], axis=1)[:, ::-1]  # place of the last label with this score
+    found = np.take_along_axis(there.cumsum(axis=1), ends, 1)  # labels of the row that score as high or higher
+    own = there.sum(axis=1)
+    is_defined = (own > 0) & (own < labels)
+    precision = (there * found / (ends + 1)).sum(axis=1) / np.maximum(own, 1)
+    wrong = (there * (ends + 1 - found)).sum(axis=1) / np.maximum(own * (labels - own), 1)
+    return {
+        "average_precision": _mean(np.where(is_defined, precision, 1.0)),
+        "ranking_loss": _mean(np.where(is_defined, wrong, 0.0)),
+        "coverage": _mean((there * (ends + 1)).max(axis=1)),
+        "one_error": _mean(~has[np.arange(rows), scores.argmax(axis=1)]),
+    }
+
+
 def balanced_accuracy(truth: Array, guess: Array) -> float:
     """Mean over the classes that occur in `truth` of the share of their rows guessed right; both are (rows,)."""
     return _mean(np.array([_mean(guess[truth == name] == name) for name in np.unique(truth)]))
@@ -104,6 +137,7 @@ def multi_label_figures(truth: Array, scores: Array, threshold: float = 0.5) -> 
         "f1_macro": counts.f1_macro(),
         "f1_micro": counts.f1_micro(),
         "hamming_loss": hamming_loss(truth, guess),
+        **ranking_figures(truth, scores),
     }
 
 

@@ -18,6 +18,7 @@ from flnet.datasets.metrics import (
     balanced_accuracy,
     hamming_loss,
     multi_label_figures,
+    ranking_figures,
     subset_accuracy,
 )
 from flnet.params.params import Array
@@ -92,6 +93,34 @@ def test_auc_is_scikit_learns_ties_included(sk: Any, rows: list[tuple[int, int]]
 def test_balanced_accuracy_is_scikit_learns(sk: Any, rows: list[tuple[int, int]]) -> None:
     truth, guess = np.array(rows).T
     assert balanced_accuracy(truth, guess) == pytest.approx(sk.balanced_accuracy_score(truth, guess))
+
+
+@given(
+    rows=st.integers(1, 5).flatmap(
+        lambda labels: st.lists(
+            st.tuples(*(st.tuples(st.integers(0, 1), st.integers(0, 3)) for _ in range(labels))),
+            min_size=1,
+            max_size=15,
+        )
+    )
+)
+def test_ranks_are_scikit_learns_ties_included(sk: Any, rows: list[Any]) -> None:
+    table = np.array(rows, np.int64)
+    truth, scores = table[:, :, 0], table[:, :, 1] / 4
+    figures = ranking_figures(truth, scores)
+    if truth.shape[1] > 1:  # scikit-learn takes one label for no ranking
+        assert figures["average_precision"] == pytest.approx(
+            sk.label_ranking_average_precision_score(truth, scores)
+        )
+        assert figures["ranking_loss"] == pytest.approx(sk.label_ranking_loss(truth, scores))
+        assert figures["coverage"] == pytest.approx(sk.coverage_error(truth, scores))
+    wrong = [not row[int(np.argmax(values))] for row, values in zip(truth, scores, strict=True)]
+    assert figures["one_error"] == sum(wrong) / len(wrong)
+
+
+def test_ranks_of_a_row_that_can_be_checked_by_hand() -> None:
+    figures = ranking_figures(np.array([[1, 0, 1, 0]]), np.array([[0.9, 0.8, 0.3, 0.1]]))
+    assert figures == {"average_precision": (1 + 2 / 3) / 2, "ranking_loss": 0.25, "coverage": 3, "one_error": 0}
 
 
 def test_what_is_undefined_counts_zero() -> None:

@@ -117,6 +117,7 @@ def test_training_learns_and_is_measured_on_the_own_and_the_common_test(tmp_path
     assert after.accuracy == after.metrics["argmax_accuracy"]
     assert after.examples == trainer.data_info().rows["test"]
     names = {"argmax_accuracy", "subset_accuracy", "f1_macro", "f1_micro", "hamming_loss"}
+    names |= {"average_precision", "ranking_loss", "coverage", "one_error"}
     assert set(after.metrics) == names | {f"global_{name}" for name in names}
     assert after.metrics["global_f1_macro"] > max(0.8, before.metrics["global_f1_macro"])
 
