@@ -552,6 +552,13 @@ class Settings(PlaceSettings):
         le=1_000_000,
         description="Batch size on this node, instead of the b that the round was started with.",
     )
+    local_learning_rate: float | None = Field(
+        default=None,
+        gt=0,
+        le=1_000,
+        description="Learning rate on this node, instead of the u that the round was started with: for data on which the "
+        "rate of the others diverges, or is too low.",
+    )
     max_peer_epochs: int = Field(
         default=1_000,
         ge=1,

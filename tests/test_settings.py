@@ -164,6 +164,7 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "data_partition": "dirichlet:0.3",
         "local_epochs": "3",
         "local_batch_size": "16",
+        "local_learning_rate": "0.005",
         "max_training_seconds": "7.5",
         "trainers": "MNIST, CIFAR10,",
         "allowed_hosts": "FL.example, node-a",

@@ -38,7 +38,8 @@ LOG_LINES = 15  # of a dead node's log that are shown
 KEPT_SETTINGS = (
     "datasets_path", "data_partition", "trainers_path", "logging_level", "compute", "compute_threads", "device",
     "aggregation", "clip_norm", "max_update_norm", "max_staleness", "rounds", "participation", "min_participants",
-    "topology", "local_training", "local_epochs", "local_batch_size", "max_training_seconds", "max_peer_epochs",
+    "topology", "local_training", "local_epochs", "local_batch_size", "local_learning_rate", "max_training_seconds",
+    "max_peer_epochs",
     "max_peer_batch_size", "max_peer_batches", "max_peer_learning_rate", "personal_model", "model_choice",
     "leave_one_out", "seed", "share_counts", "wire", "privacy", "privacy_rounds", "privacy_budget",
     "wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin",

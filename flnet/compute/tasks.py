@@ -125,7 +125,7 @@ class ComputeTasks:
         seed: int,
         job_of: Callable[[TrainerId], AnyJob],
         *,
-        own_hyper: Mapping[str, int] | None = None,
+        own_hyper: Mapping[str, float] | None = None,
         encoding: Callable[[], Encoding] = lambda: "float32",
         bounds: Bounds = USUAL,
         signer: NodeKey | None = None,
@@ -136,7 +136,7 @@ class ComputeTasks:
         rule: of all trainers that declare none of their own, and for which no person chose another one.
         seed: of the run; every round and node trains with a seed of its own that follows from it.
         job_of: the job of a trainer.
-        own_hyper: hyper-parameters (e, b) that this node trains with whatever a round says.
+        own_hyper: hyper-parameters (e, u, b) that this node trains with whatever a round says.
         encoding: says to what an own update is rounded before it is sent; what is lost goes into the next one.
         bounds: how far updates may move, the own ones too.
         signer: key with which this node signs what it states of its updates.

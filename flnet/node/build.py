@@ -330,9 +330,9 @@ def limits_of(settings: Settings) -> Limits:
     )
 
 
-def own_hyper(settings: Settings) -> dict[str, int]:
-    """The hyper-parameters (e, b) that this node trains with whatever a round says."""
-    own = {"e": settings.local_epochs, "b": settings.local_batch_size}
+def own_hyper(settings: Settings) -> dict[str, float]:
+    """The hyper-parameters (e, u, b) that this node trains with whatever a round says."""
+    own = {"e": settings.local_epochs, "u": settings.local_learning_rate, "b": settings.local_batch_size}
     return {name: value for name, value in own.items() if value is not None}
 
 

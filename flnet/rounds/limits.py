@@ -30,14 +30,14 @@ class Limits:
         batch_size: examples in a batch.
         batches: in all epochs together.
         learning_rate: as a multiple of the one that the trainer declares as its default.
-        own: hyper-parameters (e, b) that this node trains with whatever a start says.
+        own: hyper-parameters (e, u, b) that this node trains with whatever a start says.
     """
 
     epochs: int
     batch_size: int
     batches: int
     learning_rate: float
-    own: Mapping[str, int] = field(default_factory=dict)
+    own: Mapping[str, float] = field(default_factory=dict)
 
     def exceeded(self, hyper: HyperParams, declared: Declaration) -> str:
         """Which limit these hyper-parameters exceed: what was expected and what came; empty if none."""

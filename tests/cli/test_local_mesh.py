@@ -86,6 +86,7 @@ def test_only_settings_for_all_nodes_are_passed_on() -> None:
             "privacy_budget",
             "local_epochs",
             "local_batch_size",
+            "local_learning_rate",
             "max_training_seconds",
         ),
         *("max_peer_epochs", "max_peer_batch_size", "max_peer_batches", "max_peer_learning_rate"),

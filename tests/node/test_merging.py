@@ -72,16 +72,17 @@ async def test_nodes_with_other_classes_are_told_what_differs_and_nobody_waits()
         assert a.job(MNIST_3_7).schema_digest != b.job(MNIST_3_7).schema_digest
 
 
-async def test_a_node_trains_with_its_own_epochs_and_batch_and_says_so() -> None:
+async def test_a_node_trains_with_its_own_epochs_rate_and_batch_and_says_so() -> None:
     weak, strong = Animals(1, examples=30), Animals(2, examples=10)
     async with mesh_of(strong) as mesh:
-        await mesh.add("b", weak, ("a",), local_epochs=1, local_batch_size=7)
+        await mesh.add("b", weak, ("a",), local_epochs=1, local_batch_size=7, local_learning_rate=0.5)
         await mesh.full()
         await mesh.train()
         assert strong.seen == [HyperParams(e=2, u=1e-05, b=64)]
-        assert weak.seen == [HyperParams(e=1, u=1e-05, b=7)]
-        for node, e, batch in zip(mesh.nodes.values(), (2, 1), (64, 7), strict=True):
-            view, used = node.job(MNIST_3_7).as_json(), {"e": e, "u": 1e-05, "b": batch}
+        assert weak.seen == [HyperParams(e=1, u=0.5, b=7)]
+        own = {"e": 2, "u": 1e-05, "b": 64}, {"e": 1, "u": 0.5, "b": 7}
+        for node, used in zip(mesh.nodes.values(), own, strict=True):
+            view = node.job(MNIST_3_7).as_json()
             assert view["hyper"] == {"e": 2, "u": 1e-05, "b": 64}
             assert view["used_hyper"] == node.history(MNIST_3_7)[-1]["used_hyper"] == used
         assert len(mesh.digests()) == 1
