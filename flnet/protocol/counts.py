@@ -68,7 +68,7 @@ class EvaluationCounts(BaseModel):
         positives, negatives: for each label, scores of the rows with and without it by bin; empty if not counted.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     right: Count
     examples: Count
@@ -106,7 +106,7 @@ class GroupAccuracy(BaseModel):
         examples: rows of the group.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False, defer_build=True)
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     name: Annotated[str, AfterValidator(check_name)]
     accuracy: Annotated[float, Field(ge=0, le=1)]

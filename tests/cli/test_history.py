@@ -13,6 +13,7 @@ import pytest
 from click.testing import Result
 
 from flnet.cli.history import IN_SUM, LEFT_OUT, SIGNED, UNSIGNED, WRONG
+from flnet.cli.output import mesh_words
 from flnet.protocol.updates import Contribution
 from tests.cli.fake_node import FakeNode, record
 from tests.security.keypairs import TestKey
@@ -188,3 +189,22 @@ def test_a_card_without_contributions_is_told(flnet: Run, tmp_path: Path, text: 
     shown = flnet("audit", "--card", str(card))
     assert shown.exit_code == 1
     assert "does not say who contributed" in shown.output
+
+
+MESH = {
+    **{"accuracy": 0.8765, "basis": "counts", "examples": 1014, "nodes": 3, "figures": {"f1_macro": 0.81}},
+    **{"worst": {"node": "b", "accuracy": 0.25}, "spread": 0.125, "jain": 0.9},
+    "groups": {"small": {"accuracy": 0.5, "examples": 10, "nodes": 1}},
+}
+
+
+def test_the_figures_of_all_nodes_are_shown_and_by_what_they_count(fake_node: FakeNode, ask: Flnet) -> None:
+    decision = {"over": None, "words": "accuracy>=0.99 does not hold yet", "rows": "validation"}
+    fake_node.records = [record(0), record(1) | {"mesh": MESH, "decision": decision}]
+    output = " ".join(ask("history", "MNIST").output.split())
+    assert "mesh of round 1: 0.8765 on 1014 test rows of 3 nodes; f1_macro 0.8100; " in output
+    assert "lowest 0.2500 (b), sd 0.1250, Jain 0.9000, small 0.5000 of 10" in output
+    assert "accuracy>=0.99 does not hold yet (on validation rows)" in output
+    assert mesh_words({**MESH, "basis": "examples"}) == "0.8765, mean of 3 nodes weighted by 1014 test rows"
+    assert mesh_words({**MESH, "basis": "nodes"}) == "0.8765, plain mean of 3 nodes"
+    assert mesh_words("damaged") == "-"

@@ -219,3 +219,16 @@ def test_without_pillow_people_are_told_what_to_do(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(builtins, "__import__", refuses)
     with pytest.raises(NotOffered, match=r"needs Pillow, .* or take the SVG"):
         as_png([], "Digits")
+
+
+def test_csv_has_the_figures_of_all_nodes() -> None:
+    mesh = {
+        **{"accuracy": 0.75, "basis": "counts", "examples": 12, "nodes": 3, "figures": {"f1_macro": 0.5}},
+        **{"worst": {"node": "=b", "accuracy": 0.25}, "spread": 0.125, "jain": 0.9, "by_node": {}, "labels": {}},
+        "groups": {"small": {"accuracy": 0.5, "examples": 10, "nodes": 1}},
+    }
+    with_mesh, without = rows([{"round": 0, "mesh": mesh}, {"round": 1}])
+    assert with_mesh["mesh_accuracy"] == "0.75" and with_mesh["mesh_f1_macro"] == "0.5"
+    assert (with_mesh["mesh_worst"], with_mesh["mesh_worst_node"]) == ("0.25", "'=b")
+    assert with_mesh["mesh_groups"] == "small: 0.5000 of 10" and with_mesh["mesh_basis"] == "counts"
+    assert without["mesh_accuracy"] == without["mesh_groups"] == ""

@@ -114,3 +114,12 @@ def test_a_job_that_promises_privacy_tells_what_was_spent_and_others_do_not() ->
     assert "flnet_privacy_epsilon_spent" not in read(metrics_text(info(), READY, {}))
     broken = read(metrics_text(info(privacy={**privacy, "spent": None}), READY, {}))
     assert "flnet_privacy_epsilon_spent" not in broken
+
+
+def test_what_all_nodes_reached_together_has_the_basis_as_a_label() -> None:
+    mesh = {"accuracy": 0.75, "basis": "counts", "examples": 12, "nodes": 3, "spread": 0.25, "jain": None}
+    lines = read(metrics_text(info(mesh=mesh), READY, {}))
+    labels = ("basis", "counts"), ("trainer", "MNIST")
+    assert lines["flnet_mesh_accuracy"][labels] == 0.75 and lines["flnet_mesh_examples"][labels] == 12
+    assert lines["flnet_mesh_accuracy_spread"][labels] == 0.25 and "flnet_mesh_accuracy_jain" not in lines
+    assert "flnet_mesh_accuracy" not in read(metrics_text(info(), READY, {}))

@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.rounds.stopping import Goal
-from flnet.rounds.view import DataView, DiffersView, GoalView, JobView, MetricsView, PeerVersionView
+from flnet.rounds.view import (
+    DataView,
+    DiffersView,
+    GoalView,
+    JobView,
+    MeshFiguresView,
+    MetricsView,
+    PeerVersionView,
+)
 from flnet.text import text
 from flnet.web.charts import MAX_LINES
 from flnet.web.formatting import NONE
@@ -25,6 +33,7 @@ from flnet.web.page.job_card import (
     data_words,
     exchange_words,
     goal_words,
+    mesh_words,
     next_start,
     same_job,
     until_words,
@@ -442,3 +451,41 @@ async def test_the_card_says_what_was_opened_and_what_to_know_of_it(
         [says] if says else []
     )
     assert "Change the aggregation rule" not in shown  # it can only be chosen when a node starts
+
+
+MESH: dict[str, Any] = {
+    **{"accuracy": 0.875, "basis": "counts", "examples": 1014, "nodes": 3, "figures": {"f1_macro": 0.81}},
+    **{"worst": {"node": "b", "accuracy": 0.25}, "spread": 0.125, "jain": 0.9},
+    "groups": {"small": {"accuracy": 0.5, "examples": 10, "nodes": 1}},
+}
+
+
+async def test_the_card_shows_what_all_nodes_reached_together(client: Client, node: FakeNode) -> None:
+    assert "All nodes together" not in (await load(client)).text
+    node.jobs["MNIST"].more = {"mesh": MESH}
+    shown = " ".join((await load(client)).text.split())
+    assert (
+        "All nodes together 87.50 % counted on 1,014 test rows of 3 nodes; f1_macro 0.81; lowest 25.00 % on b"
+        in shown
+    )
+    assert "standard deviation over the nodes 12.50 %; Jain's index 0.9000; group small 50.00 % (10 rows)" in shown
+    spanish_page = " ".join((await load(client, Accept_Language="es")).text.split())
+    assert "Todos los nodos juntos 87.50 % contada en 1,014 filas de prueba de 3 nodos" in spanish_page
+    assert "índice de Jain 0.9000; grupo small 50.00 % (10 filas)" in spanish_page
+
+
+def test_the_words_say_by_what_the_figures_count_and_which_rows_decided() -> None:
+    view = MeshFiguresView.model_validate({**MESH, "basis": "examples"})
+    assert mesh_words(view, english).startswith("mean of 3 nodes, weighted by 1,014 test rows")
+    plain = MeshFiguresView.model_validate({"accuracy": 0.5, "basis": "nodes", "examples": None, "nodes": 2})
+    assert mesh_words(plain, english) == "plain mean of 2 nodes; not all say how many test rows they have"
+    counted = GOAL.model_copy(update={"basis": "counts", "rows": "validation"})
+    assert "accuracy 81.25 % on all rows of 4 nodes; decided on validation rows; the best" in goal_words(
+        counted, english
+    )
+    mixed = GOAL.model_copy(update={"basis": "examples", "rows": "mixed"})
+    words = goal_words(mixed, english)
+    assert (
+        "mean accuracy 81.25 % of 4 nodes, weighted by rows; decided on validation rows, and on test rows where"
+        in words
+    )
