@@ -3,6 +3,7 @@
 D. Delgado Bejarano, "Aprendizaje multi-etiqueta en entornos federados", master's thesis, Universidad de
 Sevilla, 2024. The core V -> 100 -> 20 (ReLU) is shared and averaged; the output layer 20 -> M, with a sigmoid
 for each of the node's own M labels, is private: it stays on the node from round to round and never travels.
+Labels that several nodes have (not in the thesis) are averaged over these nodes: `MultiLabelNet._own`.
 How the cores are weighed (agg0, agg1, agg2) is the node's setting FLNET_AGGREGATION.
 """
 
@@ -48,9 +49,11 @@ DATA_OPTIONS = "multi_label.toml"  # next to the data
 DATA_READER = "_multi_label:load_node_data"  # which needs no framework
 LABEL = "Multi-label Dataset"
 HIDDEN = (100, 20)
+LEAST_HELD = 1e-6  # a smaller share of the weights of a mean says nothing
 LAYERS = ("core.0", "core.1", "head")
 CORE = ("core.0.weight", "core.0.bias", "core.1.weight", "core.1.bias")
 HEAD = ("head.weight", "head.bias")
+SEVERAL = ("several.weight", "several.bias", "several.held")
 
 
 class Part:
@@ -77,7 +80,7 @@ class MultiLabelNet(Trainer):
     limits = MappingProxyType({"learning_rate": 0.0024})  # accuracy holds up to there
     exchange_threshold = 0.02
     honours: ClassVar[frozenset[str]] = frozenset({"proximal", "row-privacy"})
-    shared = CORE
+    shared: tuple[str, ...] = CORE
 
     def __init__(self, data: NodeData, threads: int = 1, device: torch.device = CPU) -> None:
         torch.set_num_threads(threads)
@@ -89,6 +92,14 @@ class MultiLabelNet(Trainer):
         self._common = Part(data.common, device)
         self._weights, self._scales, self._ignored = data.weights, data.scales, data.ignored
         self._widths = (data.common.x.shape[1], *HIDDEN, data.common.y.shape[1])
+        self._several = data.of_several
+        if self._several:
+            self.shared = (*CORE, *SEVERAL)
+        places = {name: place for place, name in enumerate(self._info.classes)}
+        here = [(places[name], place) for place, name in enumerate(self._several) if name in places]
+        self._own_several = (
+            np.array(here, np.int64).reshape(-1, 2).T
+        )  # places in the own head, and among `_several`
 
     def data_info(self) -> DataInfo:
         """The data set, and this node's labels."""
@@ -103,7 +114,7 @@ class MultiLabelNet(Trainer):
         """
         if self._weights is not None:
             return self._drawn(self._weights)
-        params = {}
+        params: dict[str, Array] = {}
         own = zlib.crc32("\n".join(self._info.classes).encode())
         common, private = (torch.Generator().manual_seed(number) for number in (seed, seed + own))
         for layer, inputs, outputs in zip(LAYERS, self._widths, self._widths[1:], strict=False):
@@ -113,7 +124,43 @@ class MultiLabelNet(Trainer):
                 torch.empty(outputs, inputs).uniform_(-bound, bound, generator=chance).numpy()
             )
             params[f"{layer}.bias"] = torch.zeros(outputs).numpy()
-        return params
+        return {**params, **self._begun(seed)}
+
+    def _begun(self, seed: int) -> dict[str, Array]:
+        """The first weights of labels of several nodes, equal on all."""
+        if not self._several:
+            return {}
+        count = len(self._several)
+        bound = (6 / (HIDDEN[-1] + count)) ** 0.5  # heads have unlike widths, but all nodes begin alike
+        weight = np.random.default_rng([seed, 1]).uniform(-bound, bound, (count, HIDDEN[-1])).astype(np.float32)
+        return dict(zip(SEVERAL, (weight, np.zeros(count, np.float32), np.ones(count, np.float32)), strict=True))
+
+    def _own(self, params: Mapping[str, Array]) -> Mapping[str, Array]:
+        """Core and head with the averages of the labels that this node shares with others.
+
+        A node tells the weights of a label that it has, and 1 in `several.held`; of one that it has not, zeros. Whatever
+        the weights p of the nodes in the mean, sum p held W / sum p held is then the mean over the nodes that have
+        the label. Where none of them took part, what the own head has stays; so does what was just learnt.
+        """
+        if "several.held" not in params:
+            return params
+        own, several = self._own_several
+        held = params["several.held"][several]
+        there = held > LEAST_HELD
+        head = {name: np.array(params[name]) for name in HEAD}
+        head["head.weight"][own[there]] = params["several.weight"][several[there]] / held[there, None]
+        head["head.bias"][own[there]] = params["several.bias"][several[there]] / held[there]
+        return {**params, **head}
+
+    def _told(self, learned: Mapping[str, Array]) -> dict[str, Array]:
+        """What a head tells the mesh of the labels that several nodes have."""
+        if not self._several:
+            return {}
+        own, several = self._own_several
+        weight = np.zeros((len(self._several), HIDDEN[-1]), np.float32)
+        bias, held = (np.zeros(len(self._several), np.float32) for _ in range(2))
+        weight[several], bias[several], held[several] = learned["head.weight"][own], learned["head.bias"][own], 1
+        return dict(zip(SEVERAL, (weight, bias, held), strict=True))
 
     def _drawn(self, seeds: Sequence[int]) -> dict[str, Array]:
         params: dict[str, Array] = {}
@@ -129,12 +176,16 @@ class MultiLabelNet(Trainer):
         The weight in the average counts the rows of validation too, as the thesis has it.
         """
         if task.row_privacy is not None:
-            return self.gradients(task).descended(task)
+            learner = self._learner(task)
+            return self._steps(learner).descended(learner.task)
         return self._fit(task, train(self._learner(task)))
 
-    def gradients(self, task: Task) -> Steps[Tensor]:
-        """The same, batch by batch."""
-        return gradients_of(self._learner(task), lambda learned: self._fit(task, learned))
+    def gradients(self, task: Task) -> Steps[Tensor] | None:
+        """The same, batch by batch; not where several nodes have a label, whose weights are composed of two arrays."""
+        return None if self._several else self._steps(self._learner(task))
+
+    def _steps(self, learner: Learner) -> Steps[Tensor]:
+        return gradients_of(learner, lambda learned: self._fit(learner.task, learned))
 
     @classmethod
     def fit_many(cls, jobs: Sequence[tuple[Self, Task]]) -> list[Fit]:
@@ -188,7 +239,7 @@ class MultiLabelNet(Trainer):
 
     def onnx(self, params: Mapping[str, Array]) -> bytes:
         """The same layers, with this node's own head."""
-        graph = OnnxGraph("MULTI_LABEL", self._widths[:1])
+        graph, params = OnnxGraph("MULTI_LABEL", self._widths[:1]), self._own(params)
         if self._scales is not None:
             graph.scale(self._scales[:, 0], self._scales[:, 1])
         for layer in ("core.0", "core.1"):
@@ -216,19 +267,21 @@ class MultiLabelNet(Trainer):
         return replace(part.rows, inputs=as_in_the_file(part.rows.inputs, self._scales))
 
     def _learner(self, task: Task) -> Learner:
-        return Learner(LAYERS, self._train.x, self._train.y, task)
+        params = {name: array for name, array in self._own(task.params).items() if name in (*CORE, *HEAD)}
+        return Learner(LAYERS, self._train.x, self._train.y, replace(task, params=params))
 
     def _fit(self, task: Task, learned: Learnt) -> Fit:
         """What was learnt, with the figures of validation."""
         return Fit(
-            learned.params,
+            {**learned.params, **self._told(learned.params)},
             examples=min(len(self._train), learned.batches * task.hyper.b) + len(self._validation),
             labels=self._widths[-1],
             metrics={"loss": learned.loss, **self._validated(self._tensors(learned.params))},
         )
 
     def _tensors(self, params: Mapping[str, Array]) -> dict[str, Tensor]:
-        return {name: torch.tensor(params[name], device=self._device) for name in (*CORE, *HEAD)}
+        own = self._own(params)
+        return {name: torch.tensor(own[name], device=self._device) for name in (*CORE, *HEAD)}
 
     @torch.inference_mode()
     def _validated(self, params: Mapping[str, Tensor]) -> dict[str, float]:

@@ -22,7 +22,7 @@ from flnet.datasets.split import stored_split
 from flnet.text import joined, text
 from flnet.trainer import Array, DataInfo, DataMissing, TrainerError, TrainerSettings
 
-from ._multi_label_options import LARGEST_SIGMA, OPTIONS_FILE, Options, find
+from ._multi_label_options import LARGEST_SIGMA, OPTIONS_FILE, Options, find, of_several
 from ._notebook_draws import Draws, draws
 
 SIDES = ("train", "validation", "test")
@@ -48,6 +48,7 @@ class NodeData:
         scales: (V, 2) mean and standard deviation of each feature, by which `sides` and `common` are standardised;
             None if they are not.
         ignored: columns of the file that are no input: labels, and what is ignored.
+        of_several: labels that more than one node has.
         agreement: what must be alike on all nodes that average their cores.
         weights: seeds of the first weights of each layer, where the author's program says them.
     """
@@ -60,6 +61,7 @@ class NodeData:
     weights: tuple[int, int, int] | None = None
     scales: Array | None = None
     ignored: tuple[str, ...] = ()
+    of_several: tuple[str, ...] = ()
 
 
 def load_node_data(settings: TrainerSettings) -> NodeData:
@@ -113,6 +115,7 @@ def load_node_data(settings: TrainerSettings) -> NodeData:
         drawn.weights,
         scales,
         (*data.labels, *options.ignore_columns),
+        of_several(options),
     )
 
 

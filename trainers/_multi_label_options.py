@@ -44,7 +44,7 @@ class Options:
         standardise: whether features are standardised by mean and standard deviation of this node's own training
             rows, which stay on the node; not those of nominal attributes, nor those in `scale`.
         scale: columns with a mean and a standard deviation that all nodes agree on.
-        node_labels: for each node, its labels by name; no label twice.
+        node_labels: for each node, its labels by name. A label of several nodes is averaged over those that have it.
         deal: for each node, how many labels it gets, drawn by the seed; as equal as possible if empty.
         labels: all labels in another order than the file's.
         first_row: which row of the file, from 0, is the first one for the draws of the notebook; those before it
@@ -76,6 +76,12 @@ class Options:
     global_test: float | None = None
     split: list[float] = field(default_factory=lambda: [60, 20, 20])
     draws: str = "flnet"
+
+
+def of_several(options: Options) -> tuple[str, ...]:
+    """The labels that more than one node has, in the order of their names; the same on all nodes."""
+    names = [name for labels in options.node_labels for name in labels]
+    return tuple(sorted({name for name in names if names.count(name) > 1}))
 
 
 def find(folder: Path | None) -> tuple[Options, Path]:
@@ -124,9 +130,8 @@ def read_options(path: Path) -> Options:
     """
     lines = read_lines(path, _RULES)
     options = Options(**{name: value if name in _PATHS else _composed(value) for name, value in lines.items()})
-    names = [label for labels in options.node_labels for label in labels]
-    if len(set(names)) != len(names):
-        raise TrainerError(text("{path}: node_labels gives a label to two nodes", path))
+    if any(len(set(labels)) != len(labels) for labels in options.node_labels):
+        raise TrainerError(text("{path}: node_labels gives a label to one node twice", path))
     if options.node_labels and options.deal:
         raise TrainerError(
             text("{path}: node_labels and deal are two ways to say the same; expected one of them", path)

@@ -41,6 +41,7 @@ from trainers._multi_label import dealt_rows, load_node_data, node_label_numbers
 from trainers._multi_label_options import Options, find, read_options
 from trainers.MULTI_LABEL import (
     CORE,
+    SEVERAL,
     MultiLabelNet,
     make_trainer,
 )
@@ -245,7 +246,7 @@ def test_noise_has_a_deviation_of_its_own_per_node(kind: str, mean: float) -> No
         ("scale = {a = [0, 0]}", "expected for each column a mean and a standard deviation above 0"),
         ("scale = {a = [nan, 1]}", "expected for each column"),
         ("split = [60, 40]", "expected three shares above 0"),
-        ("node_labels = [['a'], ['a']]", "gives a label to two nodes"),
+        ("node_labels = [['a', 'a'], ['b']]", "gives a label to one node twice"),
         ("node_labels = [['a'], []]", "expected a list of names for each node"),
         ("node_labels = [['a'], ['b']]\ndeal = [1, 1]", "two ways to say the same"),
         ("deal = [", "cannot be read"),
@@ -529,3 +530,69 @@ def test_the_only_data_set_in_the_folder_for_imports_is_found(tmp_path: Path) ->
     arff(folder / "other.arff")
     with pytest.raises(DataMissing, match=r"no multi-label data set was found in .*the folder multi-label below"):
         find(tmp_path)
+
+
+def overlapping(folder: Path) -> list[MultiLabelNet]:
+    """Three nodes; the first two have the label b, the last two d."""
+    write_data(folder, options="node_labels = [['a', 'b'], ['b', 'c', 'd'], ['d', 'e']]\nglobal_test = 0.1")
+    trainers = [make_trainer(node(folder, part, 3)) for part in (1, 2, 3)]
+    assert all(isinstance(trainer, MultiLabelNet) for trainer in trainers)
+    return [trainer for trainer in trainers if isinstance(trainer, MultiLabelNet)]
+
+
+def head_of(trainer: MultiLabelNet, params: Any, label: str) -> Array:
+    """Weights and bias of one label, as the model of a node has them."""
+    own, place = trainer._own(params), trainer.data_info().classes.index(label)
+    return np.append(own["head.weight"][place], own["head.bias"][place])
+
+
+def test_a_label_of_several_nodes_is_averaged_over_those_that_have_it(tmp_path: Path) -> None:
+    trainers, shares = overlapping(tmp_path), np.array([0.5, 0.3, 0.2])
+    begun = [start(trainer) for trainer in trainers]
+    assert declared(trainers[0], "T", begun[0]).shared == (*CORE, *SEVERAL)
+    assert all((params[name] == begun[0][name]).all() for params in begun for name in (*CORE, *SEVERAL))
+    assert (head_of(trainers[0], begun[0], "b") == head_of(trainers[1], begun[1], "b")).all()
+    learnt = [trained(trainer, params) for trainer, params in zip(trainers, begun, strict=True)]
+    average = {
+        name: np.average([params[name] for params in learnt], axis=0, weights=shares).astype(np.float32)
+        for name in (*CORE, *SEVERAL)
+    }
+    held = [{**params, **average} for params in learnt]
+    for label, have in {"b": (0, 1), "d": (1, 2)}.items():
+        rows = [head_of(trainers[i], learnt[i], label) for i in have]
+        expected = np.average(rows, axis=0, weights=shares[list(have)])
+        for i in have:
+            assert np.allclose(head_of(trainers[i], held[i], label), expected, atol=1e-6)
+        assert np.abs(rows[0] - rows[1]).max() > 1e-3
+    for i, label in ((0, "a"), (1, "c"), (2, "e")):  # nobody else has it: it stays private
+        assert (head_of(trainers[i], held[i], label) == head_of(trainers[i], learnt[i], label)).all()
+
+
+def test_where_nobody_with_the_label_took_part_the_own_head_stays(tmp_path: Path) -> None:
+    first, _, third = overlapping(tmp_path)
+    mine, theirs = trained(first, start(first)), trained(third, start(third))
+    held = {
+        **mine,
+        **{name: theirs[name] for name in (*CORE, *SEVERAL)},
+    }  # the average of a round of the third node alone
+    assert (head_of(first, held, "b") == head_of(first, mine, "b")).all()
+
+
+def test_nodes_with_common_labels_learn_predict_and_export(tmp_path: Path) -> None:
+    trainers = overlapping(tmp_path)
+    params = [start(trainer) for trainer in trainers]
+    for _ in range(6):
+        params = [trained(trainer, each, epochs=4) for trainer, each in zip(trainers, params, strict=True)]
+        mean = {name: np.mean([each[name] for each in params], axis=0) for name in (*CORE, *SEVERAL)}
+        params = [Params({**each, **mean}) for each in params]
+    scores = [checked_score(trainer.evaluate(each), "T") for trainer, each in zip(trainers, params, strict=True)]
+    assert min(score.accuracy for score in scores) > 0.8
+    rows = trainers[0].inputs()[:5]
+    first, second = (trainers[i].predict(params[i], rows).values for i in (0, 1))
+    assert np.allclose(first[:, 1], second[:, 0], atol=1e-5)  # one label, one answer
+    assert np.allclose(run_onnx(trainers[0], params[0], rows), first, atol=1e-4)
+    together = MultiLabelNet.fit_many([(t, Task(p, t.defaults, 1)) for t, p in zip(trainers, params, strict=True)])
+    for trainer, each, fit in zip(trainers, params, together, strict=True):
+        alone = trainer.fit(Task(each, trainer.defaults, 1))
+        assert all(np.allclose(alone.params[name], fit.params[name], atol=1e-5) for name in alone.params)
+    assert trainers[0].gradients(Task(params[0], trainers[0].defaults, 1)) is None
