@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
 
@@ -52,10 +52,12 @@ class DemoComparison:
     Attributes:
         together: after the last average.
         alone: of the model that never met another.
+        rows: test rows of each node, by which the accuracy of all is weighted; empty if they are not known.
     """
 
     together: Mapping[str, Metrics]
     alone: Mapping[str, Metrics]
+    rows: Mapping[str, int] = field(default_factory=dict)
 
     def names(self, every: bool) -> list[str]:
         """The figures that some node has in both; the accuracy first."""
@@ -67,10 +69,20 @@ class DemoComparison:
         both = self.together[node].get(name), self.alone.get(node, {}).get(name)
         return None if both[0] is None or both[1] is None else (both[0], both[1])
 
+    @property
+    def is_of_rows(self) -> bool:
+        """Whether the accuracy of all is that on all test rows, rather than a mean over the nodes."""
+        return self.together.keys() <= self.rows.keys() and any(self.rows[node] for node in self.together)
+
     def mean(self, name: str) -> tuple[float, float] | None:
-        """The means together and alone, over the nodes that have both."""
-        pairs = [pair for node in self.together if (pair := self.pair(node, name))]
-        return (fmean(together for together, _ in pairs), fmean(alone for _, alone in pairs)) if pairs else None
+        """The means together and alone, over the nodes that have both; the accuracy is that of all test rows, if known."""
+        pairs = {node: pair for node in self.together if (pair := self.pair(node, name))}
+        if not pairs:
+            return None
+        is_weighted = name == ACCURACY and self.is_of_rows and any(self.rows[node] for node in pairs)
+        weights = [float(self.rows[node]) for node in pairs] if is_weighted else None
+        together, alone = zip(*pairs.values(), strict=True)
+        return fmean(together, weights), fmean(alone, weights)
 
     def words(self) -> str:
         """One sentence: which mean accuracy is higher, and by how much."""
@@ -84,7 +96,9 @@ class DemoComparison:
             if abs(difference) < EQUAL
             else f"{'together' if difference > 0 else 'alone'} it is higher by {abs(difference):.4f}"
         )
-        return f"mean accuracy {together:.4f} together and {alone:.4f} alone: {verdict}"
+        rows = sum(self.rows[node] for node in self.together) if self.is_of_rows else 0
+        figure = f"accuracy on all {rows} test rows" if rows else "mean accuracy"
+        return f"{figure} {together:.4f} together and {alone:.4f} alone: {verdict}"
 
 
 def comparison_table(comparison: DemoComparison, every: bool) -> Table:
@@ -93,7 +107,8 @@ def comparison_table(comparison: DemoComparison, every: bool) -> Table:
     for name in comparison.names(every):
         for node in comparison.together:
             shown.add_row(printable(name), printable(node), *_cells(comparison.pair(node, name)))
-        shown.add_row(printable(name), "mean", *_cells(comparison.mean(name)), end_section=True)
+        over = "all rows" if name == ACCURACY and comparison.is_of_rows else "mean"
+        shown.add_row(printable(name), over, *_cells(comparison.mean(name)), end_section=True)
     return shown
 
 
@@ -276,7 +291,7 @@ def _compare(
         lone = run.train()
     if failed := failure(lone):
         raise RoundFailed("alone: " + failed)
-    comparison = DemoComparison(results[-1].figures, lone[-1].figures)
+    comparison = DemoComparison(results[-1].figures, lone[-1].figures, results[-1].test_rows)
     out.print(comparison_table(comparison, every))
     out.print(comparison.words(), soft_wrap=True)
     if differing := different_data(data, run.data):

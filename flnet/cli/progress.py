@@ -93,6 +93,13 @@ class RoundResult:
     mesh: View | None = None
 
     @property
+    def test_rows(self) -> Mapping[str, int]:
+        """Test rows of each node, as far as the nodes told each other."""
+        by_node = (self.mesh or {}).get("by_node")
+        told = by_node.items() if isinstance(by_node, Mapping) else ()
+        return {node: view["examples"] for node, view in told if isinstance(view.get("examples"), int)}
+
+    @property
     def same_model(self) -> bool:
         """Whether all nodes hold the same model, bit by bit."""
         return not self.missing and None not in self.digests.values() and len(set(self.digests.values())) == 1

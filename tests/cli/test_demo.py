@@ -64,6 +64,13 @@ def test_one_sentence_says_which_mean_is_higher(together: float, alone: float, v
     assert message == f"mean accuracy {together:.4f} together and {alone:.4f} alone: {verdict}"
 
 
+def test_the_accuracy_of_all_is_that_on_all_test_rows_where_they_are_known() -> None:
+    comparison = DemoComparison(TOGETHER, ALONE, {"a": 30, "b": 10})
+    assert ["accuracy", "all", "rows", "0.8125", "0.5625", "+0.2500"] in rows(comparison)
+    assert comparison.words().startswith("accuracy on all 40 test rows 0.8125 together and 0.5625 alone")
+    assert DemoComparison(TOGETHER, ALONE, {"a": 30}).words().startswith("mean accuracy 0.8750 together")
+
+
 def test_without_a_common_node_nothing_is_compared() -> None:
     comparison = DemoComparison(TOGETHER, {})
     assert "nothing to compare" in comparison.words()
@@ -121,8 +128,8 @@ def test_the_demo_trains_compares_with_nodes_that_are_alone_and_stays_until_a_no
     assert re.search(r"^ round +auc +distance", out, re.MULTILINE)
     assert re.search(r"further means after the last averaging: auc 0\.\d{4}, distance \d", out)
     assert "\x1b" not in out, "no terminal, no control sequences"
-    rows = re.findall(r"^ (\w+) +(node-[ab]|mean) +([\d.]+) +([\d.]+) +[+-][\d.]+ *$", out, re.MULTILINE)
-    assert len(rows) == 3 * 3, out  # accuracy, auc and distance; two nodes and their mean
+    rows = re.findall(r"^ (\w+) +(node-[ab]|mean|all rows) +([\d.]+) +([\d.]+) +[+-][\d.]+ *$", out, re.MULTILINE)
+    assert len(rows) == 3 * 3, out  # accuracy, auc and distance; two nodes and both together
     # Alone, two rounds from 0 leave 1/4 of the way to the shard's number; the common model is at 3/4 of their mean.
     distances = [(float(together), float(alone)) for name, _, together, alone in rows if name == "distance"]
     assert distances == [(0.125, 0.25), (0.875, 0.5), (0.5, 0.375)]
