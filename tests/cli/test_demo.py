@@ -133,7 +133,9 @@ def test_the_demo_trains_compares_with_nodes_that_are_alone_and_stays_until_a_no
     # Alone, two rounds from 0 leave 1/4 of the way to the shard's number; the common model is at 3/4 of their mean.
     distances = [(float(together), float(alone)) for name, _, together, alone in rows if name == "distance"]
     assert distances == [(0.125, 0.25), (0.875, 0.5), (0.5, 0.375)]
-    assert re.search(r"^accuracy on all 20 test rows 0\.\d{4} together and 0\.\d{4} alone: alone it is higher by", out, re.M)
+    assert re.search(
+        r"^accuracy on all 20 test rows 0\.\d{4} together and 0\.\d{4} alone: alone it is higher by", out, re.M
+    )
     assert "changed meanwhile" not in out
 
 
