@@ -508,9 +508,7 @@ class NewVersion(BaseRound):
         figures = (event.examples, event.labels, event.accuracy, base.digest)
         self._held.offer(Update(me, self.key, shared, *figures, contribution=event.contribution))
         self._held.make_version(shared, private, number, len(counted) + 1, event.accuracy)
-        validated = event.metrics.get(
-            VALIDATION, -1
-        )  # of the version itself, which is not averaged before it counts
+        validated = event.metrics.get(VALIDATION, -1)  # of the version itself: nothing is averaged in between
         validation = Scored(validated) if 0 <= validated <= 1 else None
         self._series.stopping.measured(event.accuracy, event.metrics, {}, validation=validation)
         return [*self._finish(), *self._versions.ask(self._peers.here)]

@@ -48,14 +48,12 @@ class MeshEvaluation:
         own: this node's statement; None before its average is measured.
         scores: by node; the first statement of each counts.
         pooled: sums of those that count.
-        counting: how many these are.
         groups: what nodes tell of each group.
     """
 
     own: Measured | None = None
     scores: dict[PeerId, Scored] = field(default_factory=dict)
     pooled: PooledCounts = field(default_factory=PooledCounts)
-    counting: int = 0
     groups: dict[str, list[GroupAccuracy]] = field(default_factory=dict)
 
     def heard(self, node: PeerId, accuracy: float, measured: Measured | None) -> None:
@@ -68,7 +66,6 @@ class MeshEvaluation:
         self.scores[node] = measured.scored
         if measured.counts is not None:
             self.pooled.add(measured.counts)
-            self.counting += 1
         for group in measured.groups or ():
             self.groups.setdefault(group.name, []).append(group)
 
