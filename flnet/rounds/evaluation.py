@@ -23,6 +23,7 @@ from flnet.protocol.counts import (
     standard_deviation,
 )
 from flnet.protocol.events import Evaluated
+from flnet.protocol.messages import MAX_PEERS
 from flnet.rounds.settings import Rules
 
 GROUPS_SHOWN = 64  # of all nodes, by name
@@ -57,8 +58,11 @@ class MeshEvaluation:
     groups: dict[str, list[GroupAccuracy]] = field(default_factory=dict)
 
     def heard(self, node: PeerId, accuracy: float, measured: Measured | None) -> None:
-        """A node states its accuracy and, if it is of this version, the rows behind it."""
-        if node in self.scores:
+        """A node states its accuracy and, if it is of this version, the rows behind it.
+
+        What more names than a mesh has state, in an open mesh anybody, is left out: records would grow without a bound.
+        """
+        if node in self.scores or len(self.scores) > MAX_PEERS:
             return
         if measured is None:
             self.scores[node] = Scored(accuracy)

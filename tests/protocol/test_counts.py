@@ -28,7 +28,7 @@ from flnet.protocol.counts import (
     mean_accuracy,
     standard_deviation,
 )
-from flnet.protocol.messages import Accuracy
+from flnet.protocol.messages import MAX_PEERS, Accuracy
 from flnet.rounds.evaluation import MeshEvaluation
 from flnet.wire.transport import CONTROL_BYTES
 
@@ -292,3 +292,10 @@ def test_the_largest_message_is_smaller_than_what_a_node_reads(labels: int) -> N
         {**ROUND, "accuracy": 1, "measured": {"accuracy": 1, "examples": rows, "counts": counts}}
     )
     assert len(message.model_dump_json(by_alias=True)) < CONTROL_BYTES * 3 // 4
+
+
+def test_more_nodes_than_a_mesh_has_are_not_kept() -> None:
+    mesh = MeshEvaluation()
+    for number in range(MAX_PEERS + 20):
+        mesh.heard(PeerId(f"n{number}"), 0.5, None)
+    assert _view(mesh)["nodes"] == len(_view(mesh)["by_node"]) == MAX_PEERS + 1
