@@ -126,7 +126,8 @@ class Card:
         leave_one_out: how much each peer contributes; None where not measured, or the reader is not the operator.
         data: where the data is from and how much it is.
         classes: for each split its name and the rows of each class.
-        mesh: by what the mesh's accuracy counts, and its further figures; empty where no other node told its own.
+        mesh: by what the mesh's accuracy counts, and where it is lowest; empty where no other node told its own.
+        mesh_figures: further figures of all nodes together, name and value.
         figures: further figures of the trainer, name and value; after averaging, or before it as long as that is all.
         vertical: what only a job of nodes with different columns has; None for others.
     """
@@ -155,6 +156,7 @@ class Card:
     data: str
     classes: tuple[tuple[str, str], ...]
     mesh: str
+    mesh_figures: tuple[tuple[str, str], ...]
     figures: tuple[tuple[str, str], ...]
     figures_after: bool
     vertical: VerticalCard | None
@@ -222,6 +224,7 @@ def card_of(
         data=data_words(job.data, t),
         classes=classes_words(job.data.classes, job.counts, t),
         mesh=mesh_words(job.mesh, t) if job.mesh else "",
+        mesh_figures=mesh_figures(job.mesh, t) if job.mesh else (),
         figures=figures,
         figures_after=figures_after,
         vertical=vertical,
@@ -321,7 +324,7 @@ def goal_words(goal: GoalView, t: Translate) -> str:
 
 
 def mesh_words(mesh: MeshFiguresView, t: Translate) -> str:
-    """By what the accuracy of all nodes together counts, and the further figures."""
+    """By what the accuracy of all nodes together counts, and where it is lowest."""
     if mesh.basis == "counts":
         words = t("counted on {rows} test rows of {nodes} nodes", rows=count(mesh.examples), nodes=mesh.nodes)
     elif mesh.basis == "examples":
@@ -330,25 +333,24 @@ def mesh_words(mesh: MeshFiguresView, t: Translate) -> str:
         )
     else:
         words = t("plain mean of {nodes} nodes; not all say how many test rows they have", nodes=mesh.nodes)
-    parts = [words, *(f"{name} {value}" for name, value in _numbers(mesh.figures))]
-    if mesh.worst is not None:
-        lowest = accuracy(mesh.worst.accuracy)
-        parts.append(t("lowest {accuracy} on {node}", accuracy=lowest, node=one_line(mesh.worst.node, 64)))
+    if mesh.worst is None:
+        return words
+    worst = one_line(mesh.worst.node, 64)
+    lowest = t("lowest {accuracy} on {node}", accuracy=accuracy(mesh.worst.accuracy), node=worst)
+    return f"{words}; {lowest}"
+
+
+def mesh_figures(mesh: MeshFiguresView, t: Translate) -> tuple[tuple[str, str], ...]:
+    """The further figures of all nodes together, name and value: on all rows, how far nodes are apart, and of groups."""
+    rows = list(_numbers(mesh.figures))
     if mesh.spread is not None:
-        parts.append(t("standard deviation over the nodes {value}", value=accuracy(mesh.spread)))
+        rows.append((t("standard deviation over the nodes"), accuracy(mesh.spread)))
     if mesh.jain is not None:
-        parts.append(t("Jain's index {value}", value=f"{mesh.jain:.4f}"))
+        rows.append((t("Jain's index"), f"{mesh.jain:.4f}"))
     for name, group in list(mesh.groups.items())[:NAMES_SHOWN]:
-        reached = accuracy(group.accuracy)
-        parts.append(
-            t(
-                "group {name} {accuracy} ({rows} rows)",
-                name=one_line(name, 64),
-                accuracy=reached,
-                rows=count(group.examples),
-            )
-        )
-    return "; ".join(parts)
+        words = t("{accuracy} ({rows} rows)", accuracy=accuracy(group.accuracy), rows=count(group.examples))
+        rows.append((t("group {name}", name=one_line(name, 64)), words))
+    return tuple(rows)
 
 
 def until_words(until: str, t: Translate) -> str:
