@@ -37,16 +37,21 @@ def instructions() -> list[tuple[str, str]]:
     return [(name.upper(), rest.strip()) for name, rest in words]
 
 
-def last_stage() -> list[tuple[str, str]]:
-    """The instructions of the stage that becomes the image."""
-    result = instructions()
-    start = max(index for index, (name, _) in enumerate(result) if name == "FROM")
-    return result[start:]
+def image(target: str = "default") -> list[tuple[str, str]]:
+    """The instructions of the stages that become the image: of the target, after those that it begins from."""
+    stages: dict[str, list[tuple[str, str]]] = {}
+    own: list[tuple[str, str]] = []
+    for name, rest in instructions():
+        if name == "FROM":
+            base, _, stage = rest.split()
+            own = stages[stage] = list(stages.get(base, []))
+        own.append((name, rest))
+    return stages[target]
 
 
 def only(name: str) -> str:
-    """What the last stage's single instruction of this name says."""
-    (result,) = [rest for other, rest in last_stage() if other == name]
+    """What the image's single instruction of this name says."""
+    (result,) = [rest for other, rest in image() if other == name]
     return result
 
 
@@ -96,9 +101,39 @@ def listed(node: str, key: str) -> list[str]:
 # The image.
 
 
+def test_the_last_stage_is_the_default_one() -> None:
+    *_, last = [rest.split()[-1] for name, rest in instructions() if name == "FROM"]
+    assert last == "default"
+
+
+def test_the_two_images_differ_in_their_dependencies_only() -> None:
+    slim, default = ([(name, rest) for name, rest in image(target)] for target in ("slim", "default"))
+    assert [one for one in default if one not in slim] == [
+        ("FROM", "run AS default"),
+        ("COPY", "--from=dependencies /opt/flnet /opt/flnet"),
+    ]
+    assert len(slim) == len(default)
+
+
+def test_the_default_image_has_what_the_four_trainers_of_the_thesis_need() -> None:
+    extras = project()["project"]["optional-dependencies"]
+    asked = " ".join(one for extra in default_of("EXTRAS").split(",") for one in extras[extra])
+    needed = {
+        "MNIST": "torch",
+        "MULTI_LABEL": "torch",
+        "CHEST_X_RAY_PNEUMONIA": "tensorflow",
+        "CIFAR10": "tensorflow",
+    }
+    for trainer, package in needed.items():
+        assert (ROOT / "trainers" / f"{trainer}.py").exists()
+        assert package in asked
+    assert "pillow" in asked  # their data are folders of JPEG files, or files of them
+
+
 def test_the_image_never_runs_as_root() -> None:
-    names = [name for name, _ in last_stage()]
-    assert not {"RUN", "COPY", "ADD"} & set(names[names.index("USER") :])
+    after = image()[[name for name, _ in image()].index("USER") :]
+    assert "RUN" not in [name for name, _ in after]
+    assert all(rest.startswith("--from=") for name, rest in after if name in ("COPY", "ADD"))  # as root, as built
     user, _, group = only("USER").partition(":")
     assert int(user) >= 1000  # a number, so that an orchestrator can check it
     assert int(group) >= 1000
@@ -123,14 +158,14 @@ def test_the_variables_of_the_image_are_a_valid_start() -> None:
     settings = load_settings({}, environment)
     assert settings.listen_address == "0.0.0.0"
     assert only("EXPOSE") == str(settings.node_port)
-    assert json.loads(only("VOLUME")) == [environment["FLNET_STATE_PATH"]]
+    assert json.loads(only("VOLUME")) == [environment["FLNET_STATE_PATH"], environment["FLNET_DATASETS_PATH"]]
 
 
-def test_the_state_folder_belongs_to_the_user() -> None:
+def test_the_folders_of_the_volumes_belong_to_the_user() -> None:
     user, _, group = only("USER").partition(":")
-    (made,) = re.findall(r"install -d (.+)", only("RUN"))
-    assert f"-o {user} -g {group} -m 0700 " in made
-    assert made.endswith(image_environment()["FLNET_STATE_PATH"])
+    made = re.findall(rf"install -d -o {user} -g {group} -m (\d+) (\S+)", only("RUN"))
+    environment = image_environment()
+    assert made == [("0700", environment["FLNET_STATE_PATH"]), ("0755", environment["FLNET_DATASETS_PATH"])]
 
 
 def test_the_first_torch_is_the_one_that_the_extra_asks_for() -> None:
@@ -138,6 +173,36 @@ def test_the_first_torch_is_the_one_that_the_extra_asks_for() -> None:
     asked = [r for r in project()["project"]["optional-dependencies"]["torch"] if r.startswith("torch")]
     assert re.findall(r'"(torch==[^"]+)"', text) == asked
     assert set(default_of("EXTRAS").split(",")) <= set(project()["project"]["optional-dependencies"])
+
+
+def test_only_torch_comes_from_the_index_for_processors(tmp_path: Path) -> None:
+    (run,) = [rest for _, rest in instructions() if '"torch==' in rest]
+    run = run.replace("/opt/tools/bin/pip", "echo").partition("&&")[0] + ";; esac"
+    for index, expected in (
+        (default_of("TORCH_INDEX_URL"), "--index-url https://download.pytorch.org/whl/cpu "),
+        ("", ""),
+    ):
+        variables = {"EXTRAS": default_of("EXTRAS"), "TORCH_INDEX_URL": index}
+        said = subprocess.run(["sh", "-ec", run], env=variables, capture_output=True, text=True, check=True).stdout
+        assert f"install --no-deps {expected}torch==" in said
+
+
+@pytest.mark.parametrize(("extras", "files"), [("torch,images", ["core", "torch", "images"]), ("", ["core"])])
+def test_the_image_installs_what_pyproject_lists_for_its_extras(
+    tmp_path: Path, extras: str, files: list[str]
+) -> None:
+    (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
+    (write,) = [rest for _, rest in instructions() if rest.startswith("mkdir requirements")]
+    subprocess.run(["sh", "-ec", write], cwd=tmp_path, check=True)
+    listed = {"core": project()["project"]["dependencies"]} | project()["project"]["optional-dependencies"]
+    for name in files:
+        assert (tmp_path / "requirements" / f"{name}.txt").read_text("utf-8").splitlines() == listed[name]
+    (install,) = [rest for _, rest in instructions() if "${EXTRAS}" in rest and "core.txt" in rest]
+    install = install.replace("/opt/tools/bin/pip", "echo").partition("&&")[0]
+    said = subprocess.run(
+        ["sh", "-ec", install], env={"EXTRAS": extras}, capture_output=True, text=True, check=True
+    )
+    assert re.findall(r"-r requirements/(\w+)\.txt", said.stdout) == files
 
 
 def test_every_package_reaches_the_build_and_nothing_else_does() -> None:
@@ -224,7 +289,8 @@ def test_the_nodes_are_equal_but_for_name_shard_and_peers() -> None:
         assert str(settings.data_shard) == f"{index}/{len(NODES)}"
         others = {f"{other}:{settings.node_port}" for other in NODES if other != node}
         assert set(settings.bootstrap_pairs) == others
-    assert {key for key in blocks() if key.startswith("services.")} == {f"services.{node}" for node in NODES}
+    services = {key for key in blocks() if key.startswith("services.")}
+    assert services == {f"services.{name}" for name in (*NODES, "first-round")}
 
 
 def test_only_this_machine_reaches_the_published_ports() -> None:
@@ -232,14 +298,34 @@ def test_only_this_machine_reaches_the_published_ports() -> None:
     assert published == ["127.0.0.1:4000:4000", "127.0.0.1:4001:4000", "127.0.0.1:4002:4000"]
 
 
-def test_every_node_has_a_volume_of_its_own_and_reads_the_data_only() -> None:
-    state = image_environment()["FLNET_STATE_PATH"]
-    volumes = {node: listed(node, "volumes") for node in NODES}
-    named = [mount.partition(":")[0] for mounts in volumes.values() for mount in mounts if mount.endswith(state)]
-    assert re.findall(r"^  ([\w-]+):$", blocks()["volumes"], flags=re.MULTILINE) == named
-    assert len(set(named)) == len(NODES)
-    data = environment_of("node-a")["FLNET_DATASETS_PATH"]
-    assert all(f"./data:{data}:ro" in mounts for mounts in volumes.values())
+def test_every_node_has_volumes_of_its_own_that_it_may_write() -> None:
+    folders = [image_environment()[f"FLNET_{name}_PATH"] for name in ("STATE", "DATASETS")]
+    mounts = [mount for node in NODES for mount in listed(node, "volumes")]
+    assert [mount.partition(":")[2] for mount in mounts] == folders * len(NODES)
+    named = [mount.partition(":")[0] for mount in mounts]
+    assert sorted(named) == sorted(re.findall(r"^  ([\w-]+):$", blocks()["volumes"], flags=re.MULTILINE))
+    assert len(set(named)) == len(named)
+
+
+def test_the_first_round_waits_for_the_nodes_and_then_trains(tmp_path: Path) -> None:
+    block = blocks()["services.first-round"]
+    assert "profiles:\n      - first-round\n" in block  # not with "up"
+    script = "\n".join(line.strip() for line in block.partition("- |\n")[2].splitlines())
+    program = "#!/bin/sh\necho $0 $@ >> calls\n"
+    for name, text in (
+        ("flnet", program),
+        ("sleep", program),
+        ("python3", program + "test -e sleeps || { touch sleeps; exit 1; }\n"),
+    ):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    variables = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    subprocess.run(["sh", "-ec", script], cwd=tmp_path, env=variables, check=True, capture_output=True)
+    calls = [
+        Path(line.split()[0]).name for line in (tmp_path / "calls").read_text().splitlines() if line[:1] == "/"
+    ]
+    assert calls == ["python3", "sleep", "python3", "flnet"]
+    assert (tmp_path / "calls").read_text().endswith("/flnet train MNIST --wait\n")
 
 
 @pytest.mark.parametrize(
