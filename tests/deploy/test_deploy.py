@@ -1,9 +1,11 @@
-"""The files of deploy/: against the published schemas, and against what the node reads."""
+"""The files of deploy/: against the published schemas and systemd's own checks, and against what the node reads."""
 
 from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from flnet.settings import PREFIX, Settings, load_settings
 from tests.test_packaging import image_environment, only, project
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+UNIT = DEPLOY / "flnet.service"
 MANIFESTS = DEPLOY / "kubernetes" / "flnet.yaml"
 SCHEMAS = json.loads(Path(__file__).with_name("kubernetes-1.34.json").read_text("utf-8"))
 KNOWN = {PREFIX + name.upper() for name in Settings.model_fields}
@@ -145,3 +148,35 @@ def test_probes_ask_what_is_meant_for_them() -> None:
 
 def test_the_pods_run_this_version() -> None:
     assert container()["image"] == f"flnet:{project()['project']['version']}"
+
+
+# systemd.
+
+
+def unit() -> list[tuple[str, str]]:
+    """The lines of the unit, as (name, value)."""
+    lines = (line for line in UNIT.read_text("utf-8").splitlines() if line[:1] not in ("", "#", "["))
+    return [(name, value) for name, _, value in (line.partition("=") for line in lines)]
+
+
+def test_the_service_starts_with_valid_settings_in_folders_of_its_own() -> None:
+    variables = dict(value.split("=", 1) for name, value in unit() if name == "Environment")
+    assert {name for name in variables if name.startswith(PREFIX)} <= KNOWN
+    settings = load_settings({}, variables)
+    made = {Path("/var/lib") / folder for folder in dict(unit())["StateDirectory"].split()}
+    assert {settings.state_path, settings.datasets_path, Path(variables["HOME"])} == made
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_understands_the_service(tmp_path: Path) -> None:
+    there = tmp_path / UNIT.name
+    there.write_text(UNIT.read_text("utf-8").replace("/opt/flnet/bin/flnet run", "/bin/true"))
+    answer = subprocess.run(["systemd-analyze", "verify", there], capture_output=True, text=True, check=False)
+    assert (answer.returncode, answer.stdout + answer.stderr) == (0, "")
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="needs systemd-analyze")
+def test_systemd_rates_the_exposure_of_the_service_below_two() -> None:
+    command = ["systemd-analyze", "security", "--offline=true", "--threshold=20", str(UNIT)]
+    answer = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
