@@ -30,14 +30,15 @@ COPY --from=requirements /build/requirements ./requirements
 RUN /opt/tools/bin/pip --python /opt/flnet/bin/python install -r requirements/core.txt
 
 FROM tools AS dependencies
-# What the image has beyond numpy: extras of pyproject.toml, separated by commas.
-ARG EXTRAS=torch,tensorflow,images
+# What the image has beyond numpy, and what is wanted in addition: extras of pyproject.toml, separated by commas.
+ARG FRAMEWORKS=torch,tensorflow,images
+ARG EXTRAS=
 # PyTorch's own index of wheels for processors, amd64 and arm64. The general index has wheels with gigabytes of CUDA
 # under the same version; an empty value takes those. Only torch itself comes from here.
 ARG TORCH_INDEX_URL=https://download.pytorch.org/whl/cpu
 # The largest part first and alone: its layer outlives every change of the other requirements.
 # Without its C++ headers and its own tests, which some wheels carry (145 MB) and no trainer uses.
-RUN case ",${EXTRAS}," in *,torch,*) \
+RUN case ",${FRAMEWORKS},${EXTRAS}," in *,torch,*) \
       /opt/tools/bin/pip --python /opt/flnet/bin/python install --no-deps \
         ${TORCH_INDEX_URL:+--index-url "${TORCH_INDEX_URL}"} "torch==2.13.0" \
       && cd /opt/flnet/lib/python3*/site-packages/torch && rm -rf include test bin/test_*;; \
@@ -45,7 +46,7 @@ RUN case ",${EXTRAS}," in *,torch,*) \
 COPY --from=requirements /build/requirements ./requirements
 # TensorFlow's C++ headers are 287 MB.
 RUN /opt/tools/bin/pip --python /opt/flnet/bin/python install -r requirements/core.txt \
-      $(echo "${EXTRAS}" | tr ',' '\n' | sed 's|..*|-r requirements/&.txt|') \
+      $(echo "${FRAMEWORKS},${EXTRAS}" | tr ',' '\n' | sed 's|..*|-r requirements/&.txt|') \
  && rm -rf /opt/flnet/lib/python3*/site-packages/tensorflow/include
 
 # --- build: flnet itself, apart, so that a change of the code does not ship the dependencies again ---

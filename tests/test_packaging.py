@@ -117,7 +117,7 @@ def test_the_two_images_differ_in_their_dependencies_only() -> None:
 
 def test_the_default_image_has_what_the_four_trainers_of_the_thesis_need() -> None:
     extras = project()["project"]["optional-dependencies"]
-    asked = " ".join(one for extra in default_of("EXTRAS").split(",") for one in extras[extra])
+    asked = " ".join(one for extra in default_of("FRAMEWORKS").split(",") for one in extras[extra])
     needed = {
         "MNIST": "torch",
         "MULTI_LABEL": "torch",
@@ -172,7 +172,7 @@ def test_the_first_torch_is_the_one_that_the_extra_asks_for() -> None:
     text = DOCKERFILE.read_text("utf-8")
     asked = [r for r in project()["project"]["optional-dependencies"]["torch"] if r.startswith("torch")]
     assert re.findall(r'"(torch==[^"]+)"', text) == asked
-    assert set(default_of("EXTRAS").split(",")) <= set(project()["project"]["optional-dependencies"])
+    assert set(default_of("FRAMEWORKS").split(",")) <= set(project()["project"]["optional-dependencies"])
 
 
 def test_only_torch_comes_from_the_index_for_processors(tmp_path: Path) -> None:
@@ -182,27 +182,29 @@ def test_only_torch_comes_from_the_index_for_processors(tmp_path: Path) -> None:
         (default_of("TORCH_INDEX_URL"), "--index-url https://download.pytorch.org/whl/cpu "),
         ("", ""),
     ):
-        variables = {"EXTRAS": default_of("EXTRAS"), "TORCH_INDEX_URL": index}
+        variables = {"FRAMEWORKS": default_of("FRAMEWORKS"), "EXTRAS": "", "TORCH_INDEX_URL": index}
         said = subprocess.run(["sh", "-ec", run], env=variables, capture_output=True, text=True, check=True).stdout
         assert f"install --no-deps {expected}torch==" in said
 
 
-@pytest.mark.parametrize(("extras", "files"), [("torch,images", ["core", "torch", "images"]), ("", ["core"])])
+@pytest.mark.parametrize(
+    ("frameworks", "extras", "files"),
+    [("torch,images", "", ["torch", "images"]), ("torch", "onnx,table", ["torch", "onnx", "table"]), ("", "", [])],
+)
 def test_the_image_installs_what_pyproject_lists_for_its_extras(
-    tmp_path: Path, extras: str, files: list[str]
+    tmp_path: Path, frameworks: str, extras: str, files: list[str]
 ) -> None:
     (tmp_path / "pyproject.toml").write_bytes((ROOT / "pyproject.toml").read_bytes())
     (write,) = [rest for _, rest in instructions() if rest.startswith("mkdir requirements")]
     subprocess.run(["sh", "-ec", write], cwd=tmp_path, check=True)
     listed = {"core": project()["project"]["dependencies"]} | project()["project"]["optional-dependencies"]
-    for name in files:
+    for name in ("core", *files):
         assert (tmp_path / "requirements" / f"{name}.txt").read_text("utf-8").splitlines() == listed[name]
     (install,) = [rest for _, rest in instructions() if "${EXTRAS}" in rest and "core.txt" in rest]
     install = install.replace("/opt/tools/bin/pip", "echo").partition("&&")[0]
-    said = subprocess.run(
-        ["sh", "-ec", install], env={"EXTRAS": extras}, capture_output=True, text=True, check=True
-    )
-    assert re.findall(r"-r requirements/(\w+)\.txt", said.stdout) == files
+    variables = {"FRAMEWORKS": frameworks, "EXTRAS": extras}
+    said = subprocess.run(["sh", "-ec", install], env=variables, capture_output=True, text=True, check=True)
+    assert re.findall(r"-r requirements/(\w+)\.txt", said.stdout) == ["core", *files]
 
 
 def test_every_package_reaches_the_build_and_nothing_else_does() -> None:
