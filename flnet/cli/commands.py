@@ -35,6 +35,8 @@ COMMANDS = {
     "models": "flnet.cli.models",
     "audit": "flnet.cli.history:audit_command",
     "doctor": "flnet.cli.diagnostics:doctor_command",
+    "backup": "flnet.cli.backup:backup_command",
+    "restore": "flnet.cli.backup:restore_command",
     "keygen": "flnet.cli.keys",
     "pair": "flnet.cli.keys:pair_command",
     "token": "flnet.cli.keys:token_command",
