@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from pydantic import (
     AfterValidator,
@@ -32,6 +33,7 @@ from flnet.networks import Cidrs
 NUMBER = re.compile(r"[0-9]{1,9}")
 _PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
 
+_MAILBOX = re.compile(r"[A-Za-z0-9._%+=-]{1,64}@[A-Za-z0-9.-]{1,255}")
 _NUMBER = "[0-9]{1,9}([.][0-9]{1,9})?"
 _PART = "(0([.][0-9]{1,9})?|1)"
 _LOCAL_TRAINING = re.compile(f"plain|proximal(:{_NUMBER})?")
@@ -121,6 +123,47 @@ def check_privacy(text: str) -> str:
     from flnet.algorithms import differential_privacy  # noqa: PLC0415 - needs numpy, which most commands do not
 
     return differential_privacy.check_privacy(text)
+
+
+def check_notify_url(text: str) -> str:
+    """Check the address of a webhook, and strip it.
+
+    Raises:
+        ValueError: it is none; the message does not repeat it, as such addresses are often secret.
+    """
+    parts = _url(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.fragment:
+        raise ValueError("expected http:// or https:// with a host")
+    return text.strip()
+
+
+def check_notify_mail(text: str) -> str:
+    """Check the address of a mail server with its recipients, and strip it.
+
+    Raises:
+        ValueError: it is none; the message does not repeat it, as it may hold a password.
+    """
+    parts = _url(text)
+    try:
+        asked = parse_qs(parts.query, strict_parsing=True, max_num_fields=2)
+    except ValueError:
+        asked = {}
+    mailboxes = ",".join(values[0] for values in asked.values()).split(",")
+    has_all = parts.scheme in ("smtp", "smtps") and parts.hostname and {"to"} <= asked.keys() <= {"to", "from"}
+    if not has_all or not all(_MAILBOX.fullmatch(each.strip()) for each in mailboxes):
+        raise ValueError("expected smtps://user:password@host:465?to=ana@example.org&from=node@example.org")
+    return text.strip()
+
+
+def _url(text: str) -> SplitResult:
+    try:
+        parts = urlsplit(text.strip())
+        is_whole = parts.port != 0 and text.strip().isprintable() and " " not in text.strip()
+    except ValueError:
+        is_whole = False
+    if not is_whole:
+        raise ValueError("expected an address such as https://example.org/hook")
+    return parts
 
 
 class Shard(BaseModel):
@@ -350,7 +393,9 @@ class PlaceSettings(BaseModel):
         return self
 
 
-SECRET = re.compile("key|token|secret|password")  # names of settings whose values are shown to nobody
+SECRET = re.compile(
+    "key|token|secret|password|notify_url|notify_mail"
+)  # names of settings whose values are shown to nobody
 Source = Literal["default", "file", "variable", "option"]  # of a value
 
 
@@ -649,6 +694,40 @@ class Settings(PlaceSettings):
     keep_events: int = Field(
         default=10_000, ge=0, description="Events kept in the event log, also after a restart."
     )
+    notify_url: Annotated[str, AfterValidator(check_notify_url)] | None = Field(
+        default=None,
+        description="Address (http or https) to which this node POSTs notices as JSON, such as that of a round that ended "
+        "badly (docs/watching.md).",
+    )
+    notify_secret: str | None = Field(
+        default=None,
+        min_length=16,
+        max_length=1024,
+        description="Secret with which these requests are signed, as standardwebhooks.com describes; if absent, "
+        "they are not.",
+    )
+    notify_secret_file: Folder | None = Field(default=None, description="File that contains this secret.")
+    notify_mail: Annotated[str, AfterValidator(check_notify_mail)] | None = Field(
+        default=None,
+        description="Mail server and recipients of notices, such as "
+        "smtps://user:password@smtp.example.org?to=ana@example.org&from=node@example.org (docs/watching.md).",
+    )
+    notify_mail_file: Folder | None = Field(
+        default=None, description="File that contains this address, which usually holds a password."
+    )
+    notify_lost_seconds: float = Field(
+        default=600, ge=0, description="Seconds for which another node must be gone before a notice says so."
+    )
+    notify_accuracy_fall: float = Field(
+        default=0.1,
+        ge=0,
+        le=1,
+        description="A notice says when the accuracy here has fallen by so much below the best one since the last such "
+        "notice; 0: never.",
+    )
+    notify_pause_seconds: float = Field(
+        default=3600, ge=0, description="Seconds between two notices of one kind; others of that kind are counted."
+    )
     watch_data: Folder | None = Field(
         default=None,
         description="Folder with one folder for each trainer, named by its id. Files that are put there are "
@@ -665,6 +744,15 @@ class Settings(PlaceSettings):
     )
 
     _sources: Mapping[str, Source] = PrivateAttr(default_factory=dict)  # of those that somebody gave
+
+    @model_validator(mode="after")
+    def _rules_of_notices(self) -> Self:
+        for name in ("notify_secret", "notify_mail"):
+            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
+                raise ValueError(f"give {PREFIX}{name.upper()} or {PREFIX}{name.upper()}_FILE, not both")
+        if self.notify_url is None and (self.notify_secret or self.notify_secret_file):
+            raise ValueError(f"{PREFIX}NOTIFY_SECRET signs requests to {PREFIX}NOTIFY_URL: set that, too")
+        return self
 
     @model_validator(mode="after")
     def _rules_of_common_rounds(self) -> Self:

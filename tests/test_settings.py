@@ -172,12 +172,17 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "mesh_mode": "open",
         "trusted_peers": "",
         "introducers": "",
+        "notify_url": "https://127.0.0.1/hook",
+        "notify_secret": "0123456789abcdef",
+        "notify_mail": "smtps://127.0.0.1?to=ana@example.org",
     }
     for name, info in Settings.model_fields.items():
         text = written.get(name, str(info.default) if info.default is not None else "x")
         variables = {PREFIX + name.upper(): text}
         if name.startswith("other_mesh_key"):
             variables[f"{PREFIX}MESH_KEY"] = "k"  # which comes first
+        if name.startswith("notify_secret"):
+            variables[f"{PREFIX}NOTIFY_URL"] = written["notify_url"]  # what it signs
         result = getattr(load_settings({}, variables), name)
         assert result is not None, name
     both = load_settings({}, {PREFIX + name.upper(): text for name, text in written.items()})

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 import secrets
 import socket
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import psutil
 
@@ -53,6 +53,10 @@ from flnet.store.state_folder import identity
 from flnet.trainer import TrainerFile
 from flnet.wire.http import HttpTransport
 from flnet.wire.transport import Transport
+
+if TYPE_CHECKING:
+    from flnet.node.notices import Notices
+    from flnet.wire.notice_channels import Channel
 
 WIDEST = 16  # bits at least that the network of an own interface has in common
 MEGABYTE = 1024 * 1024
@@ -148,6 +152,7 @@ def build_node(settings: Settings) -> NodeRuntime:
     if settings.discovery == "lan":
         where = [settings.node_ip] if settings.node_ip and address_of(settings.node_ip) else []
         node.discovery = LanDiscovery(name, settings.mesh_name, settings.node_port, where)
+    node.notices = notices_of(settings, node)
     node.loads_first = [TrainerId(file.id) for file in files if _has_data(file, settings.datasets_path)]
     nodes.append(node)
     if notice_of_name:
@@ -156,6 +161,37 @@ def build_node(settings: Settings) -> NodeRuntime:
         node.feed.publish("key_was_open", notice)
     node.checks.networks = networks
     return node
+
+
+def notices_of(settings: Settings, node: NodeRuntime, channels: Sequence[Channel] = ()) -> Notices | None:
+    """What tells people of this node; None without a channel.
+
+    Args:
+        channels: besides those of the settings.
+
+    Raises:
+        StartError: a file with a secret cannot be read.
+    """
+    if not (settings.notify_url or settings.notify_mail or settings.notify_mail_file or channels):
+        return None
+    from flnet.node.notices import NoticeRules, Notices, channels_of  # noqa: PLC0415 - few nodes need the mail library
+
+    def alone(trainer: str, round: int) -> bool:
+        return any(each["round"] == round and each.get("alone") for each in node.history(TrainerId(trainer)))
+
+    def budget(trainer: str) -> Mapping[str, Any] | None:
+        view = node.job(TrainerId(trainer)).privacy
+        return None if view is None else view.model_dump()
+
+    rules = NoticeRules(settings.notify_lost_seconds, settings.notify_accuracy_fall, alone, budget)
+    return Notices(
+        rules,
+        [*channels_of(settings), *channels],
+        node.feed,
+        node=node.machine or node.me.id,
+        mesh=settings.mesh_name,
+        pause_seconds=settings.notify_pause_seconds,
+    )
 
 
 def assemble(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import flnet
 from flnet.compute.queue import ComputeQueue
@@ -51,6 +51,9 @@ from flnet.security.signing import RequestVerifier
 from flnet.store.base import Store
 from flnet.text import text
 from flnet.wire.transport import Reply, Transport
+
+if TYPE_CHECKING:
+    from flnet.node.notices import Notices
 
 LEAVE_SECONDS = 5.0  # for what is on its way when this node is asked to end
 
@@ -103,6 +106,7 @@ class NodeRuntime:
     mesh_name = DEFAULT_MESH
     machine = ""  # name of this machine, by which people know a node that was given no name
     discovery: Discovery | None = None  # finds nodes to which nobody gave it an address
+    notices: Notices | None = None  # for people who are not looking
     loads_first: Collection[TrainerId] = ()  # those whose data lie there
 
     def __init__(
@@ -171,6 +175,7 @@ class NodeRuntime:
         if self.trust is not None:
             background.append(Introductions(self.trust, self._transport, self.peers).run())
         background += [self.watch.keep()] if self.watch else []
+        background += [self.notices.run()] if self.notices else []
         background += [self._discover(self.discovery)] if self.discovery else []
         self._background = [asyncio.create_task(work) for work in background]
 

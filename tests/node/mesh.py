@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from flnet.node.build import assemble
+from flnet.node.build import assemble, notices_of
 from flnet.node.lan_discovery import Discovery
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, TrainerId
@@ -25,6 +25,7 @@ from flnet.store.memory import MemoryStore
 from flnet.trainer import Fit, Score, Task, Trainer, TrainerFile
 from flnet.wire.binary_codec import BINARY_TYPE
 from flnet.wire.memory import MemoryNetwork, SignedReceiver
+from flnet.wire.notice_channels import Channel
 from flnet.wire.transport import FORMS_HEADER, Reply, forms_of
 from tests.compute.inline_queue import InlineQueue
 from tests.node.signed_receiver import signed_receiver, signing, trust_for
@@ -75,12 +76,14 @@ class Mesh:
         files: Sequence[TrainerFile] = (),
         pool: InlineQueue | None = None,
         discovery: Discovery | None = None,
+        channel: Channel | None = None,
         **settings: Any,
     ) -> NodeRuntime:
         """Start a node; `bootstrap` names nodes that were added before. One of a known name takes its place.
 
         Args:
             pool: that makes its trainers itself.
+            channel: on which its notices leave.
         """
         before = self.nodes.get(name)
         port = before.me.port if before else 4000 + len(self.nodes)
@@ -108,6 +111,7 @@ class Mesh:
             trust=trust,
         )
         self.nodes[name], node.discovery = node, discovery
+        node.notices = notices_of(chosen, node, [channel] if channel else [])
         if signs is None:
             self.network.register_signed(me.address, node_receiver(node, chosen.wire))
         else:
