@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
+import json
 import math
+import re
 from typing import Any
 
 import pytest
@@ -10,9 +13,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from flnet.rounds.steps import Phase
 from flnet.web.api.monitoring import metrics_text
+from tests.test_layout import ROOT
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
 
+DASHBOARD = json.loads((ROOT / "deploy" / "grafana" / "flnet.json").read_text("utf-8"))
+OF_PROMETHEUS = {"instance", "job"}  # labels that a scraper adds
 READY = {"ready": True, "mesh_joined": True, "data_loaded": False, "reasons": []}
 Lines = dict[str, dict[tuple[tuple[str, str], ...], float]]
 
@@ -123,3 +129,57 @@ def test_what_all_nodes_reached_together_has_the_basis_as_a_label() -> None:
     assert lines["flnet_mesh_accuracy"][labels] == 0.75 and lines["flnet_mesh_examples"][labels] == 12
     assert lines["flnet_mesh_accuracy_spread"][labels] == 0.25 and "flnet_mesh_accuracy_jain" not in lines
     assert "flnet_mesh_accuracy" not in read(metrics_text(info(), READY, {}))
+
+
+def all_metrics() -> Lines:
+    """Those of a node that has all there can be."""
+    privacy = {"level": "node", "epsilon": 3.0, "delta": 1e-5, "spent": 1.25, "rounds_left": 7}
+    secure = {"members": 4, "threshold": 3, "contributors": 4}
+    record = {
+        "seconds": {"train": 1.5},
+        "bytes": {"sent": 1},
+        "messages": 2,
+        "contributors": ["a"],
+        "missing": ["b"],
+    }
+    return read(metrics_text(info(privacy=privacy, secure=secure), READY, {"MNIST": record}))
+
+
+def targets() -> list[tuple[str, str]]:
+    """Query and legend of everything in the dashboard that asks for metrics."""
+    panels = [
+        (each["expr"], each["legendFormat"]) for panel in DASHBOARD["panels"] for each in panel.get("targets", ())
+    ]
+    variables = [each["query"]["query"] for each in DASHBOARD["templating"]["list"] if each["type"] == "query"]
+    return [*panels, *((query, "") for query in variables)]
+
+
+def test_the_dashboard_names_only_metrics_and_labels_that_there_are_and_no_metric_is_forgotten() -> None:
+    lines, named = all_metrics(), set()
+    for query, legend in targets():
+        metrics = re.findall(r"\b(?:flnet|process)_\w+", query)
+        assert metrics, query
+        assert set(metrics) <= lines.keys(), query
+        named |= set(metrics)
+        labels = {name for metric in metrics[:1] for key in lines[metric] for name, _ in key} | OF_PROMETHEUS
+        used = {*re.findall(r"(\w+)\s*=~", query), *re.findall(r"\{\{(\w+)\}\}", legend)}
+        assert used <= labels, (query, legend)
+    unshown = {
+        "flnet_privacy_delta",
+        "flnet_secure_sum_contributors",
+    }  # constant, or shown as updates in the model
+    assert {name for name in lines if name.startswith("flnet_")} - named == unshown
+
+
+def test_the_dashboard_can_be_laid_out_and_its_variables_exist() -> None:
+    panels = DASHBOARD["panels"]
+    assert len({panel["id"] for panel in panels}) == len(panels)
+    places = [panel["gridPos"] for panel in panels]
+    for a, b in itertools.combinations(places, 2):
+        is_apart = a["x"] + a["w"] <= b["x"] or b["x"] + b["w"] <= a["x"]
+        assert is_apart or a["y"] + a["h"] <= b["y"] or b["y"] + b["h"] <= a["y"]
+    assert max(place["x"] + place["w"] for place in places) == 24
+    variables = {each["name"] for each in DASHBOARD["templating"]["list"]}
+    written = json.dumps(DASHBOARD)
+    assert {*re.findall(r"\$\{?([a-z]\w*)", written)} == variables
+    assert {panel["datasource"]["uid"] for panel in panels if panel["type"] != "row"} == {"${datasource}"}
