@@ -8,6 +8,7 @@ costs a bounded amount of memory and delays nobody, and a person gets at most on
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
@@ -28,8 +29,7 @@ LONGEST = 2000  # characters of a sentence
 ROUNDING = 1e-9  # of differences between accuracies
 MOST_LOST = 10_000  # nodes that are remembered as gone
 _NOT_LOST = frozenset(  # any more
-    f"peer_{what}"
-    for what in ("back", "answers", "joined", "left", "pruned", "forgotten", "replaced", "untrusted")
+    f"peer_{what}" for what in ("back", "answers", "joined", "left", "forgotten", "replaced", "untrusted")
 )
 _MOST_FILE_BYTES = 64 * 1024
 
@@ -74,7 +74,7 @@ class NoticeRules:
     def hear(self, item: FeedItem, now: float) -> list[Worth]:
         """The notices that an event is worth."""
         peer = str(item.data.get("peer", ""))
-        if item.kind == "peer_lost" and len(self._lost) < MOST_LOST:
+        if item.kind in ("peer_lost", "peer_pruned") and len(self._lost) < MOST_LOST:
             self._lost.setdefault(peer, now)
         elif item.kind in _NOT_LOST:
             self._lost.pop(peer, None)
@@ -109,7 +109,7 @@ class NoticeRules:
 
     def _fell(self, item: FeedItem) -> Iterator[Worth]:
         accuracy = item.data.get("post_fedavg_accuracy")
-        if not isinstance(accuracy, float | int) or not self._fall:
+        if not isinstance(accuracy, float | int) or not math.isfinite(accuracy) or not self._fall:
             return
         best = self._best.get(item.trainer, accuracy)
         if best - accuracy >= self._fall - ROUNDING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -86,7 +87,7 @@ def test_rounds_of_other_kinds_are_bad_by_their_error() -> None:
 
 def test_a_fall_of_the_accuracy_is_told_once_from_the_best_on() -> None:
     rules = NoticeRules(600, 0.1)
-    assert kinds(rules, closed(0.9), closed(0.95), closed(0.88), closed(None)) == []
+    assert kinds(rules, closed(0.9), closed(0.95), closed(0.88), closed(None), closed(math.nan)) == []
     (worth,) = rules.hear(closed(0.85), 0.0)
     assert (worth.kind, worth.text) == ("accuracy_fell", f"the accuracy of {T} here is 0.8500, and was 0.9500")
     assert kinds(rules, closed(0.84), closed(0.86)) == []
@@ -99,8 +100,8 @@ def test_a_fall_of_the_accuracy_is_told_once_from_the_best_on() -> None:
 
 def test_a_lost_node_is_told_once_and_only_if_it_stays_away() -> None:
     rules = NoticeRules(600, 0.1)
-    for peer, at in (("b", 0.0), ("c", 0.0), ("d", 500.0)):
-        rules.hear(item("peer_lost", peer=peer), at)
+    for kind, peer, at in (("peer_lost", "b", 0.0), ("peer_lost", "c", 0.0), ("peer_pruned", "d", 500.0)):
+        rules.hear(item(kind, peer=peer), at)
     rules.hear(item("peer_back", peer="c"), 300.0)
     assert rules.lost(599.0) == []
     (worth,) = rules.lost(600.0)
@@ -245,3 +246,14 @@ def test_settings_of_notices_are_checked_and_shown_to_nobody() -> None:
         load_settings({"notify_secret": "0123456789abcdef"}, {})
     with pytest.raises(SettingsError, match="not both"):
         load_settings({"notify_mail": "smtp://a?to=a@b", "notify_mail_file": "/x"}, {})
+
+
+async def test_a_node_stops_while_a_notice_is_on_its_way() -> None:
+    channel = MemoryChannel()
+    channel.is_open.clear()
+    async with mesh_of(1.0) as mesh:
+        node = await mesh.add("z", Linear(3.0), ("a",), channel=channel)
+        await mesh.full()
+        node.feed.publish("trust_pending", "b waits")
+        await until(lambda: channel.tries == 1)
+    assert channel.sent == []
