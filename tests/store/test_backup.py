@@ -22,6 +22,7 @@ from flnet.params.params import TrainerId
 from flnet.security.keys import ensure
 from flnet.store.backup import MANIFEST, back_up, read_backup, restore
 from flnet.store.base import KeptModel, SavedJob
+from flnet.store.repair import examine
 from flnet.store.sqlite_store import DiskStore
 from flnet.store.state_folder import identity
 from tests.helpers import params
@@ -81,6 +82,7 @@ async def test_what_was_backed_up_comes_back(tmp_path: Path, is_open: bool) -> N
     assert not any("images-" in path or "damaged" in path for path in held)
     assert {stat.S_IMODE((target / path).stat().st_mode) for path in held} == {0o600}
     assert (target / "identity.key").read_bytes() == (source / "identity.key").read_bytes()
+    assert [finding for finding in examine(target) if finding.level == "error"] == []
     again, before = DiskStore(target), DiskStore(source)
     assert await again.load(T) == await before.load(T)
     assert await again.records(T) == await before.records(T)

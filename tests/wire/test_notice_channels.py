@@ -8,12 +8,21 @@ import email
 import email.policy
 import hashlib
 import hmac
+import ipaddress
 import json
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,9 +36,9 @@ Streams = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]
 
 
 @asynccontextmanager
-async def served(talk: Streams) -> AsyncIterator[int]:
+async def served(talk: Streams, tls: ssl.SSLContext | None = None) -> AsyncIterator[int]:
     """A server on loopback; its port."""
-    server = await asyncio.start_server(talk, "127.0.0.1", 0)
+    server = await asyncio.start_server(talk, "127.0.0.1", 0, ssl=tls)
     async with server:
         yield server.sockets[0].getsockname()[1]
 
@@ -63,6 +72,8 @@ class SmtpServer:
         self.commands: list[str] = []
         self.mails: list[bytes] = []
 
+    tls: ssl.SSLContext | None = None  # for STARTTLS
+
     async def talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"220 loopback\r\n")
         while line := await reader.readline():
@@ -76,13 +87,21 @@ class SmtpServer:
                 )
                 writer.write(answer.encode())
                 continue
-            answer = self.answers.get(verb, {"DATA": "354 go on", "QUIT": "221 bye"}.get(verb, "250 ok"))
+            answer = self.answers.get(
+                verb, {"DATA": "354 go on", "QUIT": "221 bye", "STARTTLS": "220 go on"}.get(verb, "250 ok")
+            )
             writer.write(f"{answer}\r\n".encode())
             if answer.startswith("354"):
                 self.mails.append(await reader.readuntil(b"\r\n.\r\n"))
                 writer.write(b"250 taken\r\n")
             if verb == "QUIT":
                 break
+            if verb == "STARTTLS" and self.tls is not None:
+                try:
+                    await writer.start_tls(self.tls)
+                except (ssl.SSLError, OSError):
+                    return
+                self.commands.append("(TLS)")
         await writer.drain()
         writer.close()
 
@@ -160,6 +179,54 @@ async def test_a_password_is_not_sent_without_tls() -> None:
     assert "over TLS only" in str(refused)
     assert not any("AUTH" in command.upper() for command in server.commands)
     assert server.mails == []
+
+
+@pytest.fixture
+def tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ssl.SSLContext:
+    """TLS of a server on loopback, whose certificate this process trusts."""
+    key, name = (
+        ec.generate_private_key(ec.SECP256R1()),
+        x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "mail")]),
+    )
+    now = datetime.now(UTC)
+    address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+    made = x509.CertificateBuilder(
+        name, name, key.public_key(), 1, now - timedelta(days=1), now + timedelta(days=1)
+    )
+    signed = made.add_extension(address, critical=False).sign(key, hashes.SHA256())
+    secret = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (tmp_path / "pem").write_bytes(secret + signed.public_bytes(Encoding.PEM))
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(tmp_path / "pem")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "pem"))
+    return context
+
+
+@pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+async def test_over_tls_the_password_is_sent_and_the_mail_arrives(tls: ssl.SSLContext, scheme: str) -> None:
+    is_first = scheme == "smtps"
+    server = SmtpServer("AUTH PLAIN", *([] if is_first else ["STARTTLS"]), AUTH="235 welcome")
+    server.tls = None if is_first else tls
+    async with served(server.talk, tls if is_first else None) as port:
+        await Mail(f"{scheme}://ana%40x:pass%3Aword@127.0.0.1:{port}?{TO}").send(NOTICE)
+    (auth,) = [command for command in server.commands if command.startswith("AUTH")]
+    assert base64.b64decode(auth.split()[-1]) == b"\0ana@x\0pass:word"
+    assert is_first or server.commands.index("(TLS)") < server.commands.index(auth)
+    assert len(server.mails) == 1
+
+
+@pytest.mark.parametrize("scheme", ["smtp", "smtps"])
+async def test_a_server_whose_certificate_nobody_vouches_for_gets_neither_password_nor_mail(
+    tls: ssl.SSLContext, scheme: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    server = SmtpServer("AUTH PLAIN", "STARTTLS", AUTH="235 welcome")
+    server.tls = tls
+    async with served(server.talk, tls if scheme == "smtps" else None) as port:
+        refused = await not_sent(Mail(f"{scheme}://ana:pass@127.0.0.1:{port}?{TO}"))
+    assert "certificate" in str(refused).lower()
+    assert server.mails == []
+    assert not any(command.startswith("AUTH") for command in server.commands)
 
 
 @pytest.mark.parametrize(
