@@ -142,7 +142,8 @@ def all_metrics() -> Lines:
         "contributors": ["a"],
         "missing": ["b"],
     }
-    return read(metrics_text(info(privacy=privacy, secure=secure), READY, {"MNIST": record}))
+    mesh = {"accuracy": 0.75, "basis": "counts", "examples": 12, "nodes": 3, "spread": 0.25, "jain": 0.9}
+    return read(metrics_text(info(privacy=privacy, secure=secure, mesh=mesh), READY, {"MNIST": record}))
 
 
 def targets() -> list[tuple[str, str]]:
