@@ -12,8 +12,8 @@ import pytest
 from tests.frozen.places import ROOT
 from tests.mesh_name import MESH_NAME
 
-# Files; of 1a28d2c the tool shows 80 and 90. Five of the first are of the peer's accuracy and counts, if these come too early
-# each time.
+# Files; of 1a28d2c the tool shows 80 and 90. Five of the first are of the peer's accuracy and counts, if these come
+# too early each time.
 MOST = {"update": 75, "click": 71}
 WAYS = ("update", "click")
 
