@@ -21,9 +21,9 @@ from functools import cache
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
+from flnet.params import quantization
 from flnet.params.blob import Memory, fresh
 from flnet.params.params import Array, MergeRule, Params, ParamSpec, PeerId, Schema
-from flnet.params.segments import piece_of
 from flnet.text import text
 
 Block = NDArray[np.float64]
@@ -430,10 +430,19 @@ def norm_of(squares: Iterable[float]) -> float:
     return math.sqrt(max(0.0, fsum(squares)))
 
 
+def piece_of(size: int) -> int:
+    """How many numbers of an array stay together, wherever it is cut.
+
+    Args:
+        size: numbers of the whole array.
+    """
+    return quantization.BLOCK if size >= quantization.MIN_NUMBERS else 1
+
+
 def squares(
     base: Mapping[str, Array], params: Mapping[str, Array], specs: Mapping[str, ParamSpec], names: Iterable[str]
 ) -> list[float]:
-    """The sums of squares of params - base over these arrays, piece by piece (`flnet.params.segments.piece_of`).
+    """The sums of squares of params - base over these arrays, piece by piece (`piece_of`).
 
     Args:
         base, params: whole arrays, or what lies of them in a segment.

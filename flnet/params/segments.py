@@ -20,18 +20,9 @@ from functools import cached_property
 import numpy as np
 
 from flnet.errors import ParamsRefused
+from flnet.params.arithmetic import piece_of
 from flnet.params.params import Array, Params, Schema
-from flnet.params.quantization import BLOCK, MIN_NUMBERS
 from flnet.text import text
-
-
-def piece_of(size: int) -> int:
-    """How many numbers of an array stay together, wherever it is cut.
-
-    Args:
-        size: numbers of the whole array.
-    """
-    return BLOCK if size >= MIN_NUMBERS else 1
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,15 @@ class ContributorVote:
         return self._settled
 
     @property
+    def accepted_by_any(self) -> set[Contributors]:
+        """The sets that members accepted last."""
+        return {contributors for _, contributors in self._accepts.values()}
+
+    def settle(self, contributors: Contributors) -> None:
+        """These are settled, as who counted the acceptances tells."""
+        self._settled = self._settled or contributors
+
+    @property
     def accepted(self) -> AcceptPart | None:
         """The newest acceptance of this node, for who did not hear it."""
         return None if self._accepted is None else self._acceptance(*self._accepted)

@@ -71,6 +71,16 @@ class Settlement:
         """The contributors, once they are settled."""
         return self._vote.settled
 
+    def settle(self, is_settled: Callable[[str], bool]) -> None:
+        """Take for settled what a member accepted and others know to be settled.
+
+        Args:
+            is_settled: whether they do, of a set with this digest.
+        """
+        for contributors in sorted(self._vote.accepted_by_any) if self.settled is None else ():
+            if is_settled(digest_of(contributors)):
+                self._vote.settle(contributors)
+
     def accept_all(self) -> list[Effect]:
         """This node has what it needs of all members: accept the set of all."""
         return [] if self.settled else self._tell(self._vote.accept_all(self._held()))

@@ -97,12 +97,15 @@ class VotedSegments(SegmentedSum):
 
     def receive(self, sender: PeerId, part: SecurePart) -> list[Effect]:
         """Take a part that a peer sent."""
+        was_settled = self.settled is not None
         if isinstance(part, SumPart) and not part.is_passed_on:
-            return super().receive(sender, part)
+            effects = super().receive(sender, part)
+            self._settlement.settle(self._is_averaged)
+            return effects if was_settled else [*effects, *self._begin(), *self._go_on()]
         self._results.gone.discard(sender)
         if isinstance(part, VOTES):
-            was_settled, compared = self.settled is not None, self._compare(sender, part)
-            effects = [*compared, *self._settlement.receive(sender, part)]
+            effects = [*self._compare(sender, part), *self._settlement.receive(sender, part)]
+            self._settlement.settle(self._is_averaged)
             return [*effects, *([] if was_settled else self._begin()), *self._go_on()]
         match part:
             case SignedOfferPart() if part.peer in self.ring.order:
@@ -162,6 +165,14 @@ class VotedSegments(SegmentedSum):
         if self._turns >= TURNS:
             self.failure = text("the nodes did not agree in time on whose updates are averaged")
         return [] if self.failure else self._wait()
+
+    def _is_averaged(self, contributors: str) -> bool:
+        """Whether an honest member states results of contributors with this digest, which it does once they are settled.
+
+        Who comes late may not hear of a quorum any more: members may have forgotten that they were in it.
+        """
+        states = [self._results.stated_by(peer) for peer in self.ring.order]
+        return sum(any(part.contributors == contributors for part in parts) for parts in states) > self.liars
 
     def _held(self) -> Contributors:
         peers = self._updates.keys() - self._distrusted

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from flnet.algorithms.topology import Topology
@@ -10,12 +12,14 @@ from flnet.params.params import PeerId
 from flnet.protocol.effects import Send
 from flnet.protocol.events import PartReceived, PeerLost, PeerSeen, RoundTriggered
 from flnet.protocol.messages import ChoiceMessage, StartTraining
-from flnet.protocol.secure_sum import PreparePart, PromisePart
-from flnet.protocol.segments import SegmentsMessage
+from flnet.protocol.secure_sum import AcceptPart, PreparePart, PromisePart
+from flnet.protocol.segments import SegmentResult, SegmentsMessage, SumPart
+from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.participation import Participation
 from flnet.rounds.peers import Peers
 from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.settings import Rules
+from flnet.rounds.settlement import digest_of
 from flnet.rounds.steps import Phase
 from tests.helpers import key
 
@@ -34,6 +38,19 @@ def bench(*unproven: str) -> Bench:
     for name in unproven:
         made.hear(PeerSeen(PeerId(name), is_proven=False))
     return made
+
+
+def opened(topology: str) -> Bench:
+    """Node b in round 0 with a, c and d, which train."""
+    made = Bench("b", ["a", "c", "d"], rules=replace(RULES, topology=Topology.read(topology)))
+    made.hear(RoundTriggered())
+    return made
+
+
+def settled(bench: Bench) -> Contributors | None:
+    round = bench.round
+    assert isinstance(round, SegmentedRound) and round.sum is not None
+    return round.sum.settled
 
 
 def members(bench: Bench) -> list[PeerId]:
@@ -123,3 +140,36 @@ def test_the_start_that_a_node_sends_names_its_members() -> None:
     node.hear(RoundTriggered())
     message = node.one(Send).message
     assert isinstance(message, StartTraining) and message.choice == choice("a", "b", "c", "d")
+
+
+CONTRIBUTORS = ((PeerId("a"), "1" * 64), (PeerId("c"), "2" * 64))
+
+
+@pytest.mark.parametrize("first", ["acceptance", "results"])
+@pytest.mark.parametrize(("topology", "tellers"), [("segments", "c"), ("segments:3", "cd")])
+def test_who_states_results_knows_what_was_settled_also_where_members_forgot_that_they_accepted_it(
+    topology: str, tellers: str, first: str
+) -> None:
+    """Of four members one accepts: no quorum. With three owners one member may lie, so that two have to state results."""
+    node, round = opened(topology), key(0, "b")
+    accepts = [("a", AcceptPart(group="0" * 64, ballot=3, contributors=dict(CONTRIBUTORS)))]
+    result = SegmentResult(segment=0, digest="3" * 64)
+    states = [(name, SumPart(contributors=digest_of(CONTRIBUTORS), results=(result,))) for name in tellers]
+    parts = [*accepts, *states] if first == "acceptance" else [*states, *accepts]
+    for name, part in parts:
+        assert settled(node) is None
+        node.hear(PartReceived(PeerId(name), round, 0, part))
+    assert settled(node) == CONTRIBUTORS
+
+
+def test_results_of_other_contributors_settle_nothing() -> None:
+    node, round = opened("segments"), key(0, "b")
+    node.hear(
+        PartReceived(PeerId("a"), round, 0, AcceptPart(group="0" * 64, ballot=3, contributors=dict(CONTRIBUTORS)))
+    )
+    for name in ("a", "c", "d"):
+        wrong = SumPart(
+            contributors=digest_of(CONTRIBUTORS[:1]), results=(SegmentResult(segment=0, digest="3" * 64),)
+        )
+        node.hear(PartReceived(PeerId(name), round, 0, wrong))
+    assert settled(node) is None
