@@ -355,10 +355,13 @@ class PlaceSettings(BaseModel):
 
     @model_validator(mode="after")
     def _one_secret_of_each(self) -> Self:
-        for name in ("operator_token", "mesh_key", "other_mesh_key"):
+        self._check_one_of_each("operator_token", "mesh_key", "other_mesh_key")
+        return self
+
+    def _check_one_of_each(self, *names: str) -> None:
+        for name in names:
             if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
                 raise ValueError(f"give {PREFIX}{name.upper()} or {PREFIX}{name.upper()}_FILE, not both")
-        return self
 
     @model_validator(mode="after")
     def _one_mode(self) -> Self:
@@ -747,9 +750,7 @@ class Settings(PlaceSettings):
 
     @model_validator(mode="after")
     def _rules_of_notices(self) -> Self:
-        for name in ("notify_secret", "notify_mail"):
-            if getattr(self, name) is not None and getattr(self, f"{name}_file") is not None:
-                raise ValueError(f"give {PREFIX}{name.upper()} or {PREFIX}{name.upper()}_FILE, not both")
+        self._check_one_of_each("notify_secret", "notify_mail")
         if self.notify_url is None and (self.notify_secret or self.notify_secret_file):
             raise ValueError(f"{PREFIX}NOTIFY_SECRET signs requests to {PREFIX}NOTIFY_URL: set that, too")
         return self

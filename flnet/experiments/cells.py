@@ -25,7 +25,7 @@ from flnet.algorithms.registry import parse_rule
 from flnet.errors import InvalidMessage, LabelsRefused, LocalError
 from flnet.experiments.attacks import check_attack
 from flnet.labels.spaces import read_fields
-from flnet.rounds.stopping import Goal
+from flnet.rounds.goals import Goal
 from flnet.settings import (
     Settings,
     check_aggregation,

@@ -55,7 +55,7 @@ from flnet.wire.http import HttpTransport
 from flnet.wire.transport import Transport
 
 if TYPE_CHECKING:
-    from flnet.node.notices import Notices
+    from flnet.node.notices import NoticeSender
     from flnet.wire.notice_channels import Channel
 
 WIDEST = 16  # bits at least that the network of an own interface has in common
@@ -163,7 +163,7 @@ def build_node(settings: Settings) -> NodeRuntime:
     return node
 
 
-def notices_of(settings: Settings, node: NodeRuntime, channels: Sequence[Channel] = ()) -> Notices | None:
+def notices_of(settings: Settings, node: NodeRuntime, channels: Sequence[Channel] = ()) -> NoticeSender | None:
     """What tells people of this node; None without a channel.
 
     Args:
@@ -174,7 +174,7 @@ def notices_of(settings: Settings, node: NodeRuntime, channels: Sequence[Channel
     """
     if not (settings.notify_url or settings.notify_mail or settings.notify_mail_file or channels):
         return None
-    from flnet.node.notices import NoticeRules, Notices, channels_of  # noqa: PLC0415 - few nodes need the mail library
+    from flnet.node.notices import NoticeRules, NoticeSender, channels_of  # noqa: PLC0415 - few nodes need the mail library
 
     def alone(trainer: str, round: int) -> bool:
         return any(each["round"] == round and each.get("alone") for each in node.history(TrainerId(trainer)))
@@ -184,7 +184,7 @@ def notices_of(settings: Settings, node: NodeRuntime, channels: Sequence[Channel
         return None if view is None else view.model_dump()
 
     rules = NoticeRules(settings.notify_lost_seconds, settings.notify_accuracy_fall, alone, budget)
-    return Notices(
+    return NoticeSender(
         rules,
         [*channels_of(settings), *channels],
         node.feed,

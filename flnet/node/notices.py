@@ -1,8 +1,8 @@
 """Notices: watches the event log for what a person should know, and sends it by webhook and mail.
 
-`NoticeRules` decides what is worth a notice and knows no clock; `Notices` sends. Each channel has a place for one notice of
-each kind: while one waits there, later ones of that kind replace it and are counted. So a channel that does not answer
-costs a bounded amount of memory and delays nobody, and a person gets at most one notice of a kind in an interval.
+`NoticeRules` decides what is worth a notice and knows no clock; `NoticeSender` sends. Each channel has a place for one
+notice of each kind: while one waits there, later ones of that kind replace it and are counted. So a channel that does not
+answer costs a bounded amount of memory and delays nobody, and a person gets at most one notice of a kind in an interval.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class NoticeRules:
             yield Worth("budget_spent", f"{trainer} trains no more: {budget.get('words', '')}", trainer)
 
 
-class Notices:
+class NoticeSender:
     """Sends notices over channels, until cancelled."""
 
     def __init__(

@@ -53,7 +53,7 @@ from flnet.text import text
 from flnet.wire.transport import Reply, Transport
 
 if TYPE_CHECKING:
-    from flnet.node.notices import Notices
+    from flnet.node.notices import NoticeSender
 
 LEAVE_SECONDS = 5.0  # for what is on its way when this node is asked to end
 
@@ -106,7 +106,7 @@ class NodeRuntime:
     mesh_name = DEFAULT_MESH
     machine = ""  # name of this machine, by which people know a node that was given no name
     discovery: Discovery | None = None  # finds nodes to which nobody gave it an address
-    notices: Notices | None = None  # for people who are not looking
+    notices: NoticeSender | None = None  # for people who are not looking
     loads_first: Collection[TrainerId] = ()  # those whose data lie there
 
     def __init__(

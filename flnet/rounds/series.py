@@ -25,11 +25,12 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import LAST_ROUND, MAX_PEERS, ChoiceMessage, HyperParams, SeriesMessage
 from flnet.protocol.updates import RoundKey
+from flnet.rounds.goals import Goal
 from flnet.rounds.model import Start
 from flnet.rounds.peers import Peers
 from flnet.rounds.preemption import Preemption
 from flnet.rounds.settings import JobSettings, Tell
-from flnet.rounds.stopping import ALONE, Goal, Stopping
+from flnet.rounds.stopping import ALONE, Stopping
 from flnet.text import text
 
 Word = UpdateReceived | UpdateOffered | DeclineReceived  # what a peer says in a round

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from flnet.errors import SettingsError, StartError
 from flnet.node.event_log import EventLog, FeedItem
-from flnet.node.notices import NoticeRules, Notices, channels_of
+from flnet.node.notices import NoticeRules, NoticeSender, channels_of
 from flnet.settings import load_settings
 from flnet.web.api.settings import settings_of
 from flnet.wire.notice_channels import Mail, Notice, NotSent, Webhook
@@ -135,7 +135,7 @@ def test_no_kind_comes_more_often_than_it_may_and_all_are_counted(steps: list[tu
 
         feed = EventLog(lambda: 0.0)
         rules = NoticeRules(600, 0.1)
-        notices = Notices(rules, [Timed()], feed, node="a", mesh="m", pause_seconds=60, now=lambda: now)
+        notices = NoticeSender(rules, [Timed()], feed, node="a", mesh="m", pause_seconds=60, now=lambda: now)
         running = asyncio.create_task(notices.run())
         for _ in range(5):
             await asyncio.sleep(0)
@@ -161,7 +161,7 @@ def test_no_kind_comes_more_often_than_it_may_and_all_are_counted(steps: list[tu
 
 async def running(channel: MemoryChannel, feed: EventLog, **more: Any) -> asyncio.Task[None]:
     told = {"node": "a", "mesh": "m", "pause_seconds": 0, "retry_seconds": (0, 0), **more}
-    task = asyncio.create_task(Notices(NoticeRules(600, 0.1), [channel], feed, **told).run())
+    task = asyncio.create_task(NoticeSender(NoticeRules(600, 0.1), [channel], feed, **told).run())
     await asyncio.sleep(0)
     return task
 

@@ -30,23 +30,22 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import Accuracy, AccuracyReply, ReportMessage, SeriesMessage, StartTraining
 from flnet.protocol.updates import Over, Report
-from flnet.rounds.peers import Peers
-from flnet.rounds.settings import publish
-from flnet.rounds.steps import Phase
-from flnet.rounds.stopping import (
+from flnet.rounds.goals import (
     Decision,
     Falling,
     Goal,
     GoalProgress,
-    GoalSeries,
     MeanScore,
     NoGain,
     Reach,
-    Stopping,
     Within,
     decide,
     score_of,
 )
+from flnet.rounds.peers import Peers
+from flnet.rounds.settings import publish
+from flnet.rounds.steps import Phase
+from flnet.rounds.stopping import GoalSeries, Stopping
 from tests.helpers import key, params
 from tests.rounds.helpers import Bench, asked, came, claim, refuses, settings
 from tests.rounds.scenarios import peers_series

@@ -11,7 +11,7 @@ from flnet.params.params import PeerId
 from flnet.protocol.events import Paused, Resumed, RoundTriggered, SeriesStopped
 from flnet.protocol.updates import Report
 from flnet.rounds import stopping
-from flnet.rounds.stopping import Decision, GoalProgress, decide
+from flnet.rounds.goals import Decision, GoalProgress, decide
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.node import TRAINER
 from tests.simulation.helpers import STORM, any_faults, digests, mesh, seeds

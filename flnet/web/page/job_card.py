@@ -15,8 +15,8 @@ from flnet.aggregation.naming import rule_words, sum_cautions
 from flnet.algorithms.topology import Topology
 from flnet.errors import InvalidMessage
 from flnet.node.interface import PeerInfo, Points, View
+from flnet.rounds.goals import Condition, Falling, Goal, NoGain, Reach, Within
 from flnet.rounds.steps import Phase
-from flnet.rounds.stopping import Condition, Falling, Goal, NoGain, Reach, Within
 from flnet.rounds.view import (
     DataView,
     DiffersView,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.rounds.stopping import Goal
+from flnet.rounds.goals import Goal
 from flnet.rounds.view import (
     DataView,
     DiffersView,
