@@ -399,7 +399,21 @@ class PlaceSettings(BaseModel):
 SECRET = re.compile(
     "key|token|secret|password|notify_url|notify_mail"
 )  # names of settings whose values are shown to nobody
-Source = Literal["default", "file", "variable", "option"]  # of a value
+Source = Literal["default", "page", "file", "variable", "option"]  # of a value
+# What people may change on the page: it concerns this node alone, and neither who may reach it, nor what others learn of
+# its data, nor what it reads and runs on its machine.
+CHANGEABLE = frozenset(
+    {
+        *("personal_model", "model_choice", "wire", "leave_one_out", "group", "watch_data", "train_when"),
+        *("wait_time_in_seconds_to_force_fedavg", "wait_time_in_seconds_to_force_fedavg_margin"),
+        *("request_timeout_in_seconds", "prune_unresponsive_nodes", "compute_threads", "worker_idle_seconds"),
+        *("local_epochs", "local_batch_size", "local_learning_rate", "validation_share", "max_training_seconds"),
+        *("max_peer_epochs", "max_peer_batch_size", "max_peer_batches", "max_peer_learning_rate"),
+        *("max_import_gigabytes", "max_import_seconds", "logging_level"),
+        *("keep_models", "keep_model_megabytes", "keep_rounds", "keep_events"),
+        *("notify_lost_seconds", "notify_accuracy_fall", "notify_pause_seconds"),
+    }
+)
 
 
 class Settings(PlaceSettings):
@@ -872,6 +886,23 @@ class Settings(PlaceSettings):
         """The source of this setting's value."""
         return self._sources.get(name, "default")
 
+    def can_change(self, name: str) -> bool:
+        """Whether people may change this setting on the page: it is of the right kind, and nothing beats the page."""
+        return name in CHANGEABLE and self.source_of(name) in ("default", "page")
+
+    def with_changes(self, changes: Mapping[str, Any]) -> Settings:
+        """These settings as they are at a start with these changes in place of what was changed on the page before.
+
+        Args:
+            changes: by name; what an option, a variable or the file sets beats them.
+
+        Raises:
+            SettingsError: as `load_settings`.
+        """
+        given = {name: source for name, source in self._sources.items() if source != "page"}
+        settings = load_settings({}, {}, {name: getattr(self, name) for name in given}, changes)
+        return settings.came_from({**settings._sources, **given})
+
     def came_from(self, sources: Mapping[str, Source]) -> Settings:
         """Remember the source of each given value, by name."""
         self._sources = sources
@@ -879,14 +910,18 @@ class Settings(PlaceSettings):
 
 
 def load_settings(
-    options: Mapping[str, Any], environ: Mapping[str, str], file: Mapping[str, Any] | None = None
+    options: Mapping[str, Any],
+    environ: Mapping[str, str],
+    file: Mapping[str, Any] | None = None,
+    changes: Mapping[str, Any] | None = None,
 ) -> Settings:
-    """Merge options, variables and the file, in this order of precedence, and remember the source of each value.
+    """Merge options, variables, the file and the changes, in this order of precedence; remember where each value is from.
 
     Args:
         options: by field name; None stands for "not given".
         environ: the process's variables; those without the prefix are not looked at.
         file: the parsed flnet.toml, by field name.
+        changes: what people changed on the page, by field name.
 
     Raises:
         SettingsError: unknown names, and values with the rule that they broke; all of them at once.
@@ -896,6 +931,10 @@ def load_settings(
     values: dict[str, Any] = {}
     sources: dict[str, Source] = {}
     spelled: dict[str, str] = {}  # field -> how the person wrote it, for the error
+    for name, value in (changes or {}).items():
+        spelled[name], values[name], sources[name] = f"{name} (changed on the page)", value, "page"
+        if name not in CHANGEABLE:
+            problems.append(f"{name} cannot be changed on the page")
     for name, value in (file or {}).items():
         spelled[name], values[name], sources[name] = f"{name} in flnet.toml", value, "file"
         if name not in known:

@@ -24,6 +24,7 @@ from flnet.node.runtime import NodeRuntime
 from flnet.node.trust import tls_of
 from flnet.security.ownership import check_folder
 from flnet.settings import PREFIX, Settings, load_settings
+from flnet.store.changed_settings import ChangedSettings, read_changes
 from flnet.web.app import create_app
 from flnet.web.auth.operator_token import OperatorToken, is_token_needed, page_address, sign_in_link, token_of
 from flnet.web.server import bind, serve
@@ -56,7 +57,8 @@ def command(config: Path | None, exit_with_parent: int | None, **options: Any) -
     \b
     Exit codes: 0 ended by Ctrl-C or SIGTERM; 1 it could not start; 2 a setting is wrong.
     """
-    settings = load_settings(chosen(options), os.environ, read_config(config))
+    given = chosen(options), os.environ, read_config(config)
+    settings = load_settings(*given, read_changes(load_settings(*given).folder))
     os.environ.pop(f"{PREFIX}OPERATOR_TOKEN", None)  # the training child inherits what is left
     set_up_logging(settings.logging_level)
     share_arenas()
@@ -104,7 +106,7 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
             click.echo(greeting(node, settings, token))
             going = asyncio.create_task(_leave(node, asked, shutdown))
             tls = tls_of(settings, settings.folder, node.feed.publish)
-            app = create_app(node, settings, token)
+            app = create_app(node, settings, token, changed=ChangedSettings(settings, settings.folder))
             settle()
             await serve(app, settings, shutdown, listening, tls, node.feed.publish)
             going.cancel()

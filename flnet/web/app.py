@@ -13,6 +13,8 @@ from quart import Quart, Response, request
 
 from flnet.node.interface import Node
 from flnet.settings import Settings
+from flnet.store.changed_settings import ChangedSettings
+from flnet.web.api import settings as settings_api
 from flnet.web.api.errors import answer_errors
 from flnet.web.api.openapi import ENDPOINTS
 from flnet.web.auth import sign_in
@@ -50,6 +52,7 @@ def create_app(
     settings: Settings,
     token: OperatorToken | None = None,
     clock: Callable[[], float] = time.monotonic,
+    changed: ChangedSettings | None = None,
 ) -> Quart:
     """The REST API and the page of this node; serve it with `flnet.web.server.serve`.
 
@@ -58,11 +61,13 @@ def create_app(
         settings: its settings.
         token: the operator's token; by default the one of the settings, or a random one.
         clock: monotonic seconds, for rate limits and sessions of the operator.
+        changed: keeps what people change of the settings; by default in memory.
     """
     app = NodeApp(__name__, static_folder=None, template_folder=str(files("flnet_resources") / "web"))
     app.config["MAX_CONTENT_LENGTH"] = None  # body.py holds the limits, one per route
     answer_errors(app)
     frame.install(app, node, settings)
+    app.extensions[settings_api.CHANGED] = changed or ChangedSettings(settings)
     token = token or OperatorToken(settings.operator_token or secrets.token_urlsafe(32))
     signed = SignedRequests(node.signing, node.feed.publish, node.trust) if node.signing is not None else None
     Admission(node, settings, Permissions(node, settings, token, clock), signed, ROUTES).install(app)

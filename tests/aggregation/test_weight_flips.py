@@ -32,6 +32,7 @@ from tests.experiments.cells import SETTINGS
 ALONE = {"seconds": 0.0, "processor_seconds": 0.0, "machine": ""}
 
 
+@pytest.mark.long
 def test_shared_trainings_change_no_number(tmp_path: Path) -> None:
     pairs = [("krum:1", ATTACKS[0]), ("krum:1", ATTACKS[1]), ("cosine,agg1", ATTACKS[0]), (MEAN, ATTACKS[1])]
     cells = [cell_of("TINY", 3, *pair) for pair in pairs]

@@ -89,7 +89,7 @@ def _without_introductions(call: Call) -> Call:
     return SendProbe(call.to, message, call.seconds)
 
 
-SIZES = [30, *(pytest.param(size, marks=pytest.mark.slow) for size in (60, 100))]
+SIZES = [30, pytest.param(60, marks=pytest.mark.slow), pytest.param(100, marks=pytest.mark.long)]
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -22,7 +22,14 @@ TIMES = (0.05, 2.0, 6.0)
 
 def seeds(quick: int, count: int) -> list[object]:
     """So many seeds, of which only the first few run without --long."""
-    return [pytest.param(seed, marks=[pytest.mark.long] if seed >= quick else []) for seed in range(count)]
+    return first_of(quick, *range(count))
+
+
+def first_of(quick: int, *values: object) -> list[object]:
+    """These values, of which only the first few run without --long."""
+    return [
+        pytest.param(value, marks=[pytest.mark.long] if at >= quick else []) for at, value in enumerate(values)
+    ]
 
 
 def mesh(

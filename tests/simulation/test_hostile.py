@@ -31,7 +31,7 @@ from flnet.simulation.hostile_play import (
 from flnet.simulation.invariants import InvariantBroken
 from flnet.simulation.schedule import Reduction
 from flnet.simulation.search import broken_by, drawn, play
-from tests.simulation.helpers import idle, play_round, seeds
+from tests.simulation.helpers import first_of, idle, play_round, seeds
 
 A, B = PeerId("n00"), PeerId("n01")
 MORE_IN_SEGMENTS = (2, 3, 4, 5, 14, 16, 17, 18, 30, 32, 36, 43, 50, 52, 68, 98, 113, 114, 160, 213)
@@ -158,7 +158,7 @@ def test_an_average_that_was_taken_may_be_worse_only_if_honest_nodes_made_it(mad
         node.check_base(before, None)
 
 
-@pytest.mark.parametrize("seed", [650, 3079, 4956])
+@pytest.mark.parametrize("seed", first_of(2, 650, 3079, 4956))
 def test_these_seeds_broke_a_mesh_or_a_check_once(seed: int) -> None:
     play(draw_hostile(seed))
 
@@ -211,8 +211,8 @@ def test_the_command_line_replays_a_schedule(capsys: pytest.CaptureFixture[str])
     assert "a hostile member" in capsys.readouterr().out
 
 
-# Of these, the first nine stopped all sums of one or more honest nodes for good; the last brought an update that was none.
-@pytest.mark.parametrize("seed", [5, 14, 17, 87, 109, 113, 143, 167, 188, 138])
+# Of these, 138 brought an update that was none.
+@pytest.mark.parametrize("seed", first_of(6, 138, 87, 113, 143, 167, 14, 188, 5, 109, 17))
 def test_these_seeds_stopped_a_mesh_whose_updates_are_masked_once(seed: int) -> None:
     assert play(Reduction(hostile=True, secure=True).of(draw_hostile(seed))) is None
 
@@ -248,10 +248,10 @@ def test_no_hostile_member_gives_a_mesh_of_segments_a_wrong_average(seed: int) -
 # The schedules.
 
 
-PART = 25  # schedules in one test, to see progress
+PART = 10  # schedules in one test, to see progress
 
 
-@pytest.mark.parametrize("part", seeds(1, 200))
+@pytest.mark.parametrize("part", seeds(1, 500))
 def test_no_hostile_member_breaks_a_mesh(part: int) -> None:
     broken = broken_by(range(part * PART, (part + 1) * PART), PART, hostile=True)
     command = "python -m flnet.simulation --hostile --replay"

@@ -273,7 +273,16 @@ PLANTS: tuple[tuple[Plant, str], ...] = (
 )
 
 
-@pytest.mark.parametrize(("plant", "reason"), PLANTS, ids=[plant.__name__ for plant, _ in PLANTS])
+SLOW = (never_declares_a_node_dead, never_tries_the_dead_again, acknowledges_with_a_broken_disk)
+
+
+@pytest.mark.parametrize(
+    ("plant", "reason"),
+    [
+        pytest.param(plant, reason, marks=[pytest.mark.long] if plant in SLOW else [], id=plant.__name__)
+        for plant, reason in PLANTS
+    ],
+)
 def test_a_bug_is_found(plant: Plant, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     plant(monkeypatch)
     (failure,) = broken_by(range(WITHIN))

@@ -36,7 +36,7 @@ def _traced() -> dict[str, list[str]]:
     return ways
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_round_is_traced() -> None:
     ways = _traced()

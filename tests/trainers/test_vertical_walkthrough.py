@@ -126,7 +126,7 @@ def test_the_files_begin_as_the_document_says(walk: Walk) -> None:
         assert f"`{name}` has {len(lines) - 1:,} rows" in TEXT
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_sides_that_follow_the_document_train_together(walk: Walk) -> None:
     pytest.importorskip("nacl", reason="PyNaCl is not installed (the extra `vertical`)")
     runs = blocks("run")

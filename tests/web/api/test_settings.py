@@ -72,3 +72,43 @@ async def test_callers_on_other_machines_sign_in_first(app: Quart, caller: str, 
     assert answer.status_code == status
     if status == 401:
         assert "from the machine that it runs on" in (await answer.get_json())["message"]
+
+
+async def test_a_change_is_for_the_next_start(app: Quart) -> None:
+    client: Client = app.test_client()
+    answer = await client.patch("/settings", json={"settings": {"wire": "int8", "keep_models": 7}})
+    assert answer.status_code == 200
+    told = {each["name"]: each for each in await (await client.get("/settings")).get_json()}
+    assert [(told[name]["value"], told[name]["next"]) for name in ("wire", "keep_models")] == [
+        ("safetensors", "int8"),
+        (Settings().keep_models, 7),
+    ]
+    assert [told[name]["can_change"] for name in ("wire", "mesh_key", "node_port")] == [True, False, False]
+    await client.patch("/settings", json={"settings": {"wire": None}})
+    told = {each["name"]: each for each in await (await client.get("/settings")).get_json()}
+    assert told["wire"]["next"] == "safetensors"
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"settings": {"mesh_key": "a" * 20}}, "mesh_key cannot be changed"),
+        ({"settings": {"wire": "smoke"}}, "Input should be"),
+        ({"settings": {}}, "settings"),
+        ({"wire": "int8"}, "settings"),
+        ({"settings": {"x" * 61: 1}}, "settings"),
+    ],
+)
+async def test_a_wrong_change_is_refused(app: Quart, asked: dict[str, Any], words: str) -> None:
+    answer = await app.test_client().patch("/settings", json=asked)
+    assert answer.status_code == 422 and words in (await answer.get_json())["message"]
+
+
+async def test_callers_on_other_machines_change_nothing(app: Quart) -> None:
+    client: Client = app.test_client()
+    answer = await client.patch(
+        "/settings", json={"settings": {"wire": "int8"}}, scope_base={"client": ("10.0.0.7", 1)}
+    )
+    assert answer.status_code == 401
+    told = {each["name"]: each for each in await (await client.get("/settings")).get_json()}
+    assert told["wire"]["next"] == "safetensors"

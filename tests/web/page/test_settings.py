@@ -10,7 +10,7 @@ from flnet.web.app import create_app
 from flnet.web.page.settings import words_of
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
-from tests.web.page_reading import Page, load
+from tests.web.page_reading import FORM, Page, load, post
 from tests.web.view_nodes import EVIL
 
 HERE = "/view/settings"
@@ -61,3 +61,48 @@ async def test_callers_on_other_machines_sign_in_first(client: Client) -> None:
     page = Page(await answer.get_data(as_text=True))
     assert "from the machine that it runs on" in page.text
     assert "FLNET_" not in page.text
+
+
+def link_to(page: Page, name: str) -> bool:
+    return any((link.get("href") or "").startswith(f"{HERE}?change={name}#") for link in page.all("a"))
+
+
+async def test_a_person_changes_a_setting_and_sees_what_the_next_start_has(client: Client) -> None:
+    asked = await load(client, f"{HERE}?change=wire")
+    assert "Change FLNET_WIRE" in asked.text
+    assert "safetensors float16 int8 json" in asked.text
+    status, place = await post(client, HERE, name="wire", value="float16", do="change")
+    page = await load(client, place)
+    assert status == 303
+    assert "wire is changed. The change takes effect at the next start of the node." in page.text
+    assert "FLNET_WIRE : float16 instead of safetensors" in page.text
+    await post(client, HERE, name="wire", value="float16", do="default")
+    assert "instead of safetensors" not in (await load(client, HERE)).text
+
+
+async def test_only_what_the_page_may_change_has_a_link_and_a_form(client: Client) -> None:
+    page = await load(client, HERE)
+    assert [link_to(page, name) for name in ("wire", "keep_models", "seed", "trainers", "mesh_key")] == [
+        True,
+        True,
+        False,
+        False,
+        False,
+    ]
+    assert "Change FLNET" not in (await load(client, f"{HERE}?change=mesh_key")).text
+    _, place = await post(client, HERE, name="mesh_key", value="a" * 20, do="change")
+    assert "mesh_key cannot be changed on the page" in (await load(client, place)).text
+
+
+async def test_a_wrong_value_is_told(client: Client) -> None:
+    _, place = await post(client, HERE, name="local_epochs", value=EVIL, do="change")
+    page = await load(client, place)
+    assert "local_epochs (changed on the page)=" in page.text and "valid integer" in page.text
+    assert len(page.all("img")) == 1
+
+
+async def test_a_person_who_may_only_read_changes_nothing(client: Client) -> None:
+    stranger = {"client": ("192.168.1.9", 5)}
+    answer = await client.post(HERE, data=b"name=wire&value=int8", headers=FORM, scope_base=stranger)
+    assert answer.status_code in (401, 403)
+    assert "int8 instead of" not in (await load(client, HERE)).text
