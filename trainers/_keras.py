@@ -12,6 +12,8 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -30,6 +32,7 @@ keras: Any = tf.keras
 layers: Any = keras.layers
 MOMENTUM = 0.9
 EVALUATION_BATCH = 256
+ROWS_AT_ONCE = 64  # of small batches: a call for each batch of 2 takes as long as the two steps of it themselves
 _ONES = ("gamma", "moving_variance")
 _WORD = 2**32
 
@@ -100,9 +103,10 @@ class Network:
         labels, weights = tf.TensorSpec((None,), tf.int64), tf.TensorSpec((classes,), tf.float32)
         # One signature for all batch sizes, or the last batch of a pass would be compiled again.
         signature = [images, labels, weights]
-        self._step = tf.function(self._descend, input_signature=signature)
         self._told_slopes = tf.function(self._slopes, input_signature=signature)
-        self._drawn_step = tf.function(lambda *batch: self._descend(*batch, drawn=True), input_signature=signature)
+        steps = [images, labels, tf.TensorSpec((None,), tf.int32), weights]
+        self._steps = tf.function(self._descend_all, input_signature=steps)
+        self._drawn_steps = tf.function(partial(self._descend_all, drawn=True), input_signature=steps)
         pixels = tf.TensorSpec((None, *shape), tf.float32)
         self._scores = tf.function(lambda x: self._model(x, training=False), input_signature=[pixels])
 
@@ -134,12 +138,14 @@ class Network:
             augment: changes the images of each batch.
         """
         self.begin(task)
-        step, losses, seen = self._drawn_step if task.proximal else self._step, 0.0, 0
+        steps, losses, done, seen = self._drawn_steps if task.proximal else self._steps, 0.0, 0, 0
         weights = tf.constant(class_weights, tf.float32)
-        count = batches_in(task, data)
-        for done, (images, labels) in enumerate(batches(task, data, augment), start=1):
-            losses += float(step(tf.constant(images), tf.constant(labels), weights))
-            seen += len(labels)
+        count, drawn = batches_in(task, data), batches(task, data, augment)
+        while group := list(islice(drawn, max(1, ROWS_AT_ONCE // task.hyper.b))):
+            images, labels = (np.concatenate(parts) for parts in zip(*group, strict=True))
+            ends = np.cumsum([0, *(len(own) for _, own in group)], dtype=np.int32)
+            losses += float(steps(tf.constant(images), tf.constant(labels), tf.constant(ends), weights))
+            done, seen = done + len(group), seen + len(labels)
             task.progress(done, count)
             if task.is_over():
                 break
@@ -196,6 +202,18 @@ class Network:
             anchor.assign(task.params[name])
         for number, state in enumerate(self._chances):
             state.assign(np.array([task.seed % _WORD, number], np.uint32))
+
+    def _descend_all(self, images: Any, labels: Any, ends: Any, class_weights: Any, *, drawn: bool = False) -> Any:
+        """A step for each batch of a group, one after another as they would be alone, and the sum of their losses.
+
+        Args:
+            ends: where the batches begin and end in images and labels, (batches + 1,).
+        """
+        losses = tf.constant(0.0)
+        for number in tf.range(tf.size(ends) - 1):
+            first, last = ends[number], ends[number + 1]
+            losses += self._descend(images[first:last], labels[first:last], class_weights, drawn=drawn)
+        return losses
 
     def _descend(self, images: Any, labels: Any, class_weights: Any, *, drawn: bool = False) -> Any:
         """One step; `drawn` back to where the training began, by FedProx's mu (Li et al. 2020)."""

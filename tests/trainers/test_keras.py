@@ -89,6 +89,27 @@ def test_a_training_depends_on_nothing_but_parameters_data_and_seed(both: Both, 
     assert Params(trainer.fit(Task(start, hyper, 6)).params) != Params(once.params)
 
 
+def test_small_batches_are_trained_in_groups_as_they_are_one_by_one(
+    trainer: Trainer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from trainers import _keras
+
+    start = Params(trainer.initial_params(1))
+    calls: list[tuple[int, int]] = []
+    for proximal in (0.0, 0.1):
+        task = Task(start, HyperParams(e=1, u=0.01, b=5), 5, lambda *at: calls.append(at), proximal=proximal)
+        ends = []
+        for rows in (64, 1):
+            monkeypatch.setattr(_keras, "ROWS_AT_ONCE", rows)
+            ends.append(trainer.fit(task))
+        grouped, single = ends
+        assert Params(grouped.params) == Params(single.params) != start
+        assert grouped.metrics["loss"] == pytest.approx(single.metrics["loss"], rel=1e-5)
+        assert calls[0] == (12, 36)
+        assert calls[2:] == [(36, 36), *((done, 36) for done in range(1, 37))]
+        calls.clear()
+
+
 def test_x_rays_are_measured_by_more_than_their_accuracy(chest: Trainer) -> None:
     score = checked_score(chest.evaluate(chest.initial_params(1)), "CHEST")
     assert score.accuracy == score.metrics["accuracy"]
