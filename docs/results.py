@@ -32,7 +32,7 @@ from flnet.experiments.statistics import TableEntry
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
 COUNTED = re.compile(r"(?m)^(?:\d+ of \d+ trainings are done|Machine: |Data: ).*$")
-KEPT = ("Do the columns differ?", "Missing results", "Round by round")  # sections that means do not give
+KEPT = ("Do the columns differ?", "Missing results", "Round by round", "Cost")  # sections that means do not give
 LONG = 30  # letters of a name from which on a legend has two columns
 
 

@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import Annotated, Any, Literal, Protocol, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -39,8 +39,13 @@ from flnet.trainer import Choice, Method, Partition
 
 NUMBERS = 3  # increase it when a change of flnet changes the numbers of equal setups and seeds
 Kind = Literal["federated", "lone", "central"]
-Over = Literal["mean", "min", "max"]
-_OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {"mean": fmean, "min": min, "max": max}
+Over = Literal["mean", "min", "max", "deviation"]
+_OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {
+    "mean": fmean,
+    "min": min,
+    "max": max,
+    "deviation": stdev,
+}
 _DECIDES_NOTHING = frozenset({"needs", "together"})
 _BETWEEN_NODES = frozenset(
     {
@@ -258,7 +263,8 @@ class Outcome(Record):
 
         Args:
             figure: a name of a figure, "bytes", "models", "spread", "rounds", "seconds" or "processor_seconds".
-            over: how the nodes' figures are combined.
+            over: how the nodes' figures are combined; "deviation" is their standard deviation (with n - 1), None for
+                fewer than two.
         """
         if self.reason:
             return None
@@ -266,7 +272,7 @@ class Outcome(Record):
             return float(getattr(self, figure))
         common = figure.replace(".answered_", ".")  # without a personal model, the common one answers
         values = [value for value in self.figures.get(figure, self.figures.get(common, ())) if value is not None]
-        return float(_OVER[over](values)) if values else None
+        return float(_OVER[over](values)) if len(values) > (over == "deviation") else None
 
     def course(self, figure: str) -> list[float]:
         """The mean of a figure over the nodes that have it, by round; rounds in which no node has it are left out."""

@@ -43,7 +43,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationError
 
@@ -64,12 +64,17 @@ class Measure(Record):
 
     Attributes:
         figure, over: arguments of `Outcome.value`.
+        reaches: name of a column. The number is then that of the rounds after which the mean of the figure is as high as
+            in this column after its last round, for the same row and seed; there is none if it never is.
+        unit: "rounds", or "processor_seconds": the same part of the training's seconds, as if rounds took alike.
         lower_is_better: for ranks.
     """
 
     name: str
     figure: str = "after.accuracy"
     over: Over = "mean"
+    reaches: str = ""
+    unit: Literal["rounds", "processor_seconds"] = "rounds"
     lower_is_better: bool = False
 
 
@@ -281,6 +286,8 @@ def _check(plan: Plan, path: Path) -> None:
         _known(name, "column", names["column"], path)
     for name in plan.statistics:
         _known(name, "measure", names["measure"], path)
+    for name in (measure.reaches for measure in plan.measures if measure.reaches):
+        _known(name, "column", names["column"], path)
     for row, column in itertools.product(plan.rows, plan.columns):
         plan.setup(row, column)
 

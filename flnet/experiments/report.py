@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from flnet.errors import LocalError, NotOffered
-from flnet.experiments.cells import Cell, Results
+from flnet.experiments.cells import Cell, Outcome, Results
 from flnet.experiments.plan import Plan
 from flnet.experiments.plots import Plot, write_plots
 from flnet.experiments.published import PublishedTest
@@ -25,7 +25,7 @@ from flnet.experiments.statistics import (
     groups_alike,
 )
 
-REPORT, TABLE, CELLS = "report.md", "table.csv", "cells.csv"
+REPORT, TABLE, CELLS, CURVES = "report.md", "table.csv", "cells.csv", "curves.csv"
 TABLE_COLUMNS = (
     *("measure", "row", "column", "seeds", "mean", "standard_deviation", "published", "difference"),
     *("standard_errors", "near", "nearest_round", "reason"),
@@ -62,10 +62,13 @@ def write_report(plan: Plan, cells: Sequence[Cell], results: Results, folder: Pa
         lines = _report(plan, table, done, tests, plots, missing_parts, len(cells))
         (folder / REPORT).write_text("\n".join(lines) + "\n", "utf-8")
         write_table(plan, table, folder / TABLE)
-        _write_csv(folder / CELLS, _cell_rows(plan, done))
+        _write_csv(folder / CELLS, _cell_rows(plan, table, done))
+        _write_csv(folder / CURVES, _curve_rows(done))
     except OSError as exc:
         raise LocalError(f"the report cannot be written to {folder}: {exc}") from exc
-    return [folder / name for name in (REPORT, TABLE, CELLS)] + [path for plot in plots for path in plot.paths]
+    return [folder / name for name in (REPORT, TABLE, CELLS, CURVES)] + [
+        path for plot in plots for path in plot.paths
+    ]
 
 
 def _report(
@@ -91,6 +94,7 @@ def _report(
     yield from _images(plots, "ranks")
     yield from _missing(table)
     yield from _images(plots, "curves", "\n## Round by round")
+    yield from _costs(done)
     if missing_parts:
         yield "\n" + "\n".join(f"Not in this report: {part}." for part in missing_parts)
 
@@ -98,8 +102,9 @@ def _report(
 def _effort(done: Done, count: int) -> Iterator[str]:
     """How much was computed, in how much time, on which machine, with which data."""
     complete = [outcome for _, outcome in done if not outcome.reason]
-    seconds = _time(sum(outcome.seconds for outcome in complete))
-    processor_seconds = _time(sum(outcome.processor_seconds for outcome in complete))
+    different = {cell.key: outcome for cell, outcome in done if not outcome.reason}.values()  # rows may share one
+    seconds = _time(sum(outcome.seconds for outcome in different))
+    processor_seconds = _time(sum(outcome.processor_seconds for outcome in different))
     yield f"\n{len(complete)} of {count} trainings are done, in {seconds} ({processor_seconds} of processor time)."
     for machine in sorted({outcome.machine for outcome in complete if outcome.machine}):
         yield f"\nMachine: {machine}."
@@ -111,7 +116,9 @@ def measure_section(plan: Plan, name: str, entries_of_all: Sequence[TableEntry])
     """The table of one measure, with the rows and columns of the plan."""
     table = [entry for entry in entries_of_all if entry.measure == name]
     has_published = any(entry.published for entry in table)
-    below = "; below it the published value and the difference" if has_published else ""
+    has_spread = any(entry.published and entry.published.spread is not None for entry in table)
+    theirs = "the published value" + (" ± its standard deviation" if has_spread else "")
+    below = f"; below it {theirs} and the difference" if has_published else ""
     yield f"\n## {name}\n\nMean ± standard deviation over seeds (number of seeds){below}.\n"
     columns = [column.name for column in plan.columns]
     at = {(entry.row, entry.column): entry for entry in table}
@@ -130,7 +137,8 @@ def _cell(entry: TableEntry | None) -> str:
         spread = f" ± {_number(entry.spread, like=entry.mean)}" if entry.spread is not None else ""
         text = f"{_number(entry.mean)}{spread} ({entry.count})"
     if entry.published is not None:
-        text += f"<br>{_value(entry)}"
+        theirs = entry.published.spread
+        text += f"<br>{_value(entry)}" + (f" ± {theirs:.{DIGITS}f}," if theirs is not None else "")
         text += f" {_difference(entry)}" if entry.difference is not None else ""
     return text
 
@@ -310,6 +318,24 @@ def _missing(table: Sequence[TableEntry]) -> Iterator[str]:
         yield f"- {missing} trainings have not been run yet; the same command continues with them."
 
 
+def _costs(done: Done) -> Iterator[str]:
+    """What the trainings of each row cost; one that rows share is in the first of them."""
+    rows: dict[str, list[Outcome]] = {}
+    for cell, outcome in {cell.key: (cell, outcome) for cell, outcome in reversed(done)}.values():
+        if not outcome.reason:
+            rows.setdefault(cell.row, []).insert(0, outcome)
+    if not rows:
+        return
+    yield "\n## Cost\n\nProcessor time; time on the clock includes other programs.\n"
+    yield from _head("", "trainings", "the dearest", "together", "on the clock")
+    for name in dict.fromkeys(cell.row for cell, _ in done if cell.row in rows):
+        spent = [outcome.processor_seconds for outcome in rows[name]]
+        times = (max(spent), sum(spent), sum(outcome.seconds for outcome in rows[name]))
+        yield _row(name, str(len(spent)), *map(_time, times))
+    total = sum(outcome.processor_seconds for outcomes in rows.values() for outcome in outcomes)
+    yield f"\nAll together {total / 3600:.2f} processor-hours."
+
+
 def _images(plots: Sequence[Plot], kind: str, heading: str = "") -> Iterator[str]:
     shown = [plot for plot in plots if plot.kind == kind]
     if shown and heading:
@@ -367,13 +393,23 @@ def read_table(plan: Plan, path: Path) -> list[TableEntry]:
     return table
 
 
-def _cell_rows(plan: Plan, done: Done) -> Iterator[list[Any]]:
+def _cell_rows(plan: Plan, table: Iterable[TableEntry], done: Done) -> Iterator[list[Any]]:
     names = [measure.name for measure in plan.measures]
+    at = {(entry.row, entry.column, entry.measure): dict(entry.values) for entry in table}
     yield ["row", "column", "seed", *names, "rounds", "bytes", "seconds", "processor_seconds", "machine", "reason"]
     for cell, outcome in done:
-        values = [outcome.value(measure.figure, measure.over) for measure in plan.measures]
+        values = [at[cell.row, cell.column, name].get(cell.seed) for name in names]
         costs = [outcome.rounds, outcome.bytes, round(outcome.seconds, 3), round(outcome.processor_seconds, 3)]
         yield [cell.row, cell.column, cell.seed, *values, *costs, outcome.machine, outcome.reason]
+
+
+def _curve_rows(done: Done) -> Iterator[list[Any]]:
+    """Every figure that was kept by round: its mean over the nodes, for each training."""
+    yield ["figure", "row", "column", "seed", "round", "mean"]
+    for cell, outcome in done:
+        for figure in outcome.curves:
+            for number, mean in enumerate(outcome.course(figure), start=1):
+                yield [figure, cell.row, cell.column, cell.seed, number, mean]
 
 
 def write_table(plan: Plan, table: Iterable[TableEntry], path: Path) -> None:

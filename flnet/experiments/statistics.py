@@ -8,9 +8,9 @@ method; rank 1 is the best of a row. SciPy, which comes with the extra `experime
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
+from math import inf, sqrt
 from statistics import fmean, stdev
 from typing import Any
 
@@ -202,19 +202,28 @@ def entries(plan: Plan, cells: Sequence[Cell], results: Results) -> list[TableEn
     for measure, (place, at_place) in itertools.product(plan.measures, by_place.items()):
         done = [(cell, outcome) for cell in at_place if (outcome := results.get(cell)) is not None]
         value = published.get((*place, measure.name))
-        table.append(_entry(place, measure, done, value, len(at_place) - len(done)))
+        goals = {
+            cell.seed: goal
+            for cell in by_place.get((place[0], measure.reaches), ())
+            if (outcome := results.get(cell)) is not None and (goal := outcome.value(measure.figure)) is not None
+        }
+        table.append(_entry(place, measure, done, goals, value, len(at_place) - len(done)))
     return table
 
 
 def _entry(
-    place: tuple[str, str], measure: Measure, done: Done, published: Published | None, missing: int
+    place: tuple[str, str],
+    measure: Measure,
+    done: Done,
+    goals: Mapping[int, float],
+    published: Published | None,
+    missing: int,
 ) -> TableEntry:
-    values = [(cell.seed, outcome.value(measure.figure, measure.over)) for cell, outcome in done]
-    reasons = dict.fromkeys(outcome.reason for _, outcome in done if outcome.reason)
+    numbers, reasons = _numbers(measure, done, goals)
     return TableEntry(
         *place,
         measure.name,
-        tuple(sorted((seed, value) for seed, value in values if value is not None)),
+        tuple(sorted(numbers.items())),
         published,
         tuple(reasons),
         missing,
@@ -222,10 +231,42 @@ def _entry(
     )
 
 
+def _numbers(measure: Measure, done: Done, goals: Mapping[int, float]) -> tuple[dict[int, float], dict[str, None]]:
+    """The number of each seed that has one, and the reasons why others have none.
+
+    Args:
+        goals: what is to be reached, by seed, if the measure is when that was.
+    """
+    numbers: dict[int, float] = {}
+    reasons: dict[str, None] = {}
+    for cell, outcome in done:
+        goal = goals.get(cell.seed, inf)
+        value = (
+            _reached(measure, outcome, goal) if measure.reaches else outcome.value(measure.figure, measure.over)
+        )
+        if value is not None:
+            numbers[cell.seed] = value
+        elif outcome.reason:
+            reasons[outcome.reason] = None
+        elif goal < inf:
+            reasons[f"{measure.figure} of {measure.reaches} not reached in {outcome.rounds} rounds"] = None
+    return numbers, reasons
+
+
+def _reached(measure: Measure, outcome: Outcome, goal: float) -> float | None:
+    """When the training had reached the goal, in the unit of the measure; None if it never did."""
+    course = outcome.course(measure.figure)
+    rounds = next((number for number, value in enumerate(course, start=1) if value >= goal), None)
+    if rounds is None or measure.unit == "rounds":
+        return rounds
+    return outcome.processor_seconds * rounds / outcome.rounds
+
+
 def _nearest(measure: Measure, done: Done, published: Value) -> int | None:
     """The number of rounds after which the mean is nearest to the published value, as far as all seeds had them."""
     courses = [outcome.course(measure.figure) for _, outcome in done if measure.figure in outcome.curves]
-    means = [fmean(values) for values in zip(*courses, strict=False)] if measure.over == "mean" else []
+    is_mean = measure.over == "mean" and not measure.reaches
+    means = [fmean(values) for values in zip(*courses, strict=False)] if is_mean else []
     if len(means) < 2:
         return None
     return min(range(len(means)), key=lambda number: abs(published.difference(means[number]))) + 1

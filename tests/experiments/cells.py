@@ -81,10 +81,10 @@ def cell(seed: int = 0, row: str = "r", column: str = "c", **fields: object) -> 
     return Cell(row=row, column=column, seed=seed, setup=Setup.model_validate(setup))
 
 
-def small_plan(folder: Path) -> Plan:
-    """The plan of TABLE."""
+def small_plan(folder: Path, table: str = TABLE) -> Plan:
+    """The plan of a table."""
     path = folder / "small.toml"
-    path.write_text(TABLE, "utf-8")
+    path.write_text(table, "utf-8")
     return read_plan(path)
 
 

@@ -89,6 +89,8 @@ def test_a_setup_says_what_is_done_around_trainings() -> None:
 def test_a_figure_is_combined_over_the_nodes_that_have_it() -> None:
     outcome = Outcome(rounds=3, figures={"after.accuracy": (0.5, None, 0.75)}, bytes=12)
     assert [outcome.value("after.accuracy", over) for over in ("mean", "min", "max")] == [0.625, 0.5, 0.75]
+    assert outcome.value("after.accuracy", "deviation") == pytest.approx(0.125 * 2**0.5)
+    assert Outcome(figures={"after.accuracy": (0.5, None)}).value("after.accuracy", "deviation") is None
     assert (outcome.value("bytes"), outcome.value("after.loss")) == (12, None)
     assert Outcome(reason="no data", bytes=12).value("bytes") is None
     assert outcome.value("after.answered_accuracy") == 0.625  # the only model answers

@@ -25,7 +25,7 @@ from flnet.experiments.report import (
     write_table,
 )
 from flnet.experiments.statistics import RankComparison, compare, entries
-from tests.experiments.cells import results_of, small_plan
+from tests.experiments.cells import TABLE, results_of, small_plan
 
 pytest.importorskip("scipy", reason="SciPy is not installed")
 
@@ -111,6 +111,14 @@ def test_a_table_that_was_written_gives_the_same_sections(tmp_path: Path, no_plo
     (tmp_path / "again.csv").write_text("row,mean\nx,y\n")
     with pytest.raises(LocalError, match=r"again.csv is no table of small"):
         read_table(plan, tmp_path / "again.csv")
+
+
+def test_the_deviation_of_the_source_stands_behind_its_value(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, TABLE.replace("value = 0.6\n", "value = 0.6\nspread = 0.02\n"))
+    cells = plan.cells()
+    lines = list(measure_section(plan, "accuracy", entries(plan, cells, results_of(tmp_path, cells))))
+    assert "below it the published value ± its standard deviation and the difference" in lines[0]
+    assert "| scene | 0.6100 ± 0.0100 (3)<br>0.6000 ± 0.0200, +0.0100 |" in lines[3]
 
 
 def test_published_rank_tests_are_shown_with_ours() -> None:
@@ -223,3 +231,32 @@ def test_a_single_round_is_no_curve(tmp_path: Path) -> None:
     short = [(cell, outcome.model_copy(update={"curves": one})) for cell, outcome in done]
     assert [name for _, name, *_ in plots._curves(plan, done)] == ["curves scene after.accuracy"]
     assert list(plots._curves(plan, short)) == []
+
+
+def test_costs_are_summed_by_row_and_a_shared_training_counts_once(tmp_path: Path, no_plots: None) -> None:
+    text, _ = written(tmp_path)
+    cost = text.partition("## Cost")[2]
+    assert "| scene | 9 | 1 s | 9 s | 14 s |" in cost
+    assert "| lost |" not in cost
+    # Alone, a node has no use for what happens between nodes; so 5 nodes with exchange are the same training.
+    plan = small_plan(
+        tmp_path, TABLE.replace('name = "ye|ast"\nnodes = 5', 'name = "same"\nnodes = 4\nexchange = true')
+    )
+    cells = [cell for cell in plan.cells() if cell.row != "lost"]
+    (first, second) = (cell for cell in cells if cell.column == "alone" and cell.seed == 0)
+    assert first.key == second.key
+    write_report(plan, cells, results_of(tmp_path / "shared", cells), tmp_path / "shared")
+    text = (tmp_path / "shared/report.md").read_text("utf-8")
+    assert "18 of 18 trainings are done, in 22 s (15 s of processor time)." in text
+    assert "| same | 6 | 1 s | 6 s | 9 s |" in text
+    assert text.rstrip().endswith("All together 0.00 processor-hours.")
+
+
+def test_curves_are_kept_by_round(tmp_path: Path, no_plots: None) -> None:
+    written(tmp_path, 2)
+    with (tmp_path / "out/curves.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["figure"], row["row"], row["seed"], row["round"]) for row in rows] == [
+        ("after.accuracy", "scene", seed, number) for seed in "01" for number in "12"
+    ]
+    assert [float(row["mean"]) for row in rows] == pytest.approx([0.3, 0.6, 0.3, 0.61])

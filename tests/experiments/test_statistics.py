@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flnet.errors import NotOffered
+from flnet.errors import NotOffered, SettingsError
 from flnet.experiments.published import Published, PublishedTest, Value, published_tests
 from flnet.experiments.statistics import (
     Summary,
@@ -28,7 +28,7 @@ from flnet.experiments.statistics import (
     wilcoxon,
 )
 from flnet.installing import install
-from tests.experiments.cells import results_of, small_plan
+from tests.experiments.cells import TABLE, results_of, small_plan
 
 ROWS = np.array([(0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.8, 0.85, 0.6), (0.9, 0.95, 0.7), (0.5, 0.5, 0.4)])
 
@@ -66,6 +66,31 @@ def test_cells_that_were_not_run_yet_are_missing(tmp_path: Path) -> None:
     table = entries(plan, cells, results_of(tmp_path, cells[:2]))
     assert [e.missing for e in table if e.measure == "accuracy"] == [1, *[3] * 8]
     assert table[0].mean == pytest.approx(0.605)
+
+
+def test_when_the_accuracy_of_another_column_is_reached(tmp_path: Path) -> None:
+    """agg0 ends at 0.6 to 0.62; agg1 is there after its second round, and alone (0.5 to 0.52) never is."""
+    when = """
+[[measures]]
+name = "rounds"
+reaches = "agg0"
+[[measures]]
+name = "seconds"
+reaches = "agg0"
+unit = "processor_seconds"
+"""
+    plan = small_plan(tmp_path, TABLE + when)
+    cells = [cell for cell in plan.cells() if (cell.row, cell.column, cell.seed) != ("ye|ast", "agg0", 0)]
+    table = {(e.row, e.column, e.measure): e for e in entries(plan, cells, results_of(tmp_path, cells))}
+    for column in ("agg0", "agg1"):
+        assert dict(table["scene", column, "rounds"].values) == {0: 2, 1: 2, 2: 2}
+        assert dict(table["scene", column, "seconds"].values) == pytest.approx({0: 1, 1: 1, 2: 1})
+    never = table["scene", "alone", "rounds"]
+    assert (never.values, never.reasons) == ((), ("after.accuracy of agg0 not reached in 2 rounds",))
+    assert set(dict(table["ye|ast", "agg1", "rounds"].values)) == {1, 2}  # seed 0 has nothing to reach
+    assert table["lost", "alone", "rounds"].reasons == ("no data set lost.npz",)
+    with pytest.raises(SettingsError, match=r"no column 'aggO'; there are agg0, agg1, alone"):
+        small_plan(tmp_path, TABLE + when.replace("agg0", "aggO"))
 
 
 def test_rows_of_a_comparison_have_a_number_in_every_column(tmp_path: Path) -> None:
