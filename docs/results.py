@@ -47,8 +47,9 @@ def rendered(plan: Plan, table: Sequence[TableEntry], old: str) -> str:
     lines = [f"# {plan.title}", f"\nCompared with: {plan.source}."]
     lines += [f"\n{line}" for line in COUNTED.findall(old)]
     lines.append(f"\n{plan.words.strip()}")
-    for measure in plan.measures:
-        lines += measure_section(plan, measure.name, table)
+    kept = {entry.measure for entry in table}  # a measure may be younger than the trainings
+    for name in (measure.name for measure in plan.measures if measure.name in kept):
+        lines += measure_section(plan, name, table)
     lines += published_section(plan, table)
     lines += [f"\n## {name}\n{sections[name].rstrip()}" for name in KEPT if name in sections]
     return "\n".join(lines) + "\n"

@@ -26,7 +26,7 @@ KEYS = {  # the digest of the keys of all cells; a plan that changes has other n
     **{"guard-unknown": "b1614f4c3bcc"},
     **{"heterogeneity": "187d65aecc2b", "k-means": "eb853d5660f6", "mlfedavg": "5dc8d5fe8ec8"},
     **{"mlfedavg-corrected": "98a169ca8d54", "thesis-annex-1": "fba0f63a3766"},
-    **{"node-privacy": "c84141795823", "topologies": "6e8de178c5c3"},
+    **{"node-privacy": "c84141795823", "topologies": "6e8de178c5c3", "rounds-to-central": "206439f34901"},
 }
 
 
@@ -115,6 +115,20 @@ def test_as_many_schools_train_in_a_round_as_the_column_says(column: str) -> Non
     schools, courses = PARTS[column]
     cells = [cell for cell in find_plan("dropout").cells(1) if cell.column == column]
     assert {cell.setup.nodes: participants(cell) for cell in cells} == {54: schools, 39: courses}
+
+
+def test_fourteen_schools_train_until_they_are_as_good_as_twenty_central_passes() -> None:
+    plan = find_plan("rounds-to-central")
+    assert [(value.row.rpartition(", ")[2], value.value.low) for value in plan.published] == [
+        ("E = 2", 16),
+        ("E = 10", 6),
+    ]
+    setups = {(cell.row, cell.column): cell.setup for cell in plan.cells()}
+    for (_, column), setup in setups.items():
+        passes = setup.rounds * (setup.epochs or 0)
+        assert (passes == 20) if column == "central" else passes >= 80
+        choice = Participation(setup.participation).choice_of([PeerId(f"n{number}") for number in range(54)])
+        assert column == "central" or (choice is not None and choice.take == 14)
 
 
 def test_schools_that_are_courses_learn_together(tmp_path: Path) -> None:
