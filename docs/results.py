@@ -10,16 +10,19 @@ rendered: text, tables, the comparison with published values. Rank tests, and wh
 
 from __future__ import annotations
 
+import csv
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from flnet.experiments.plan import Plan, find_plan, shipped
 from flnet.experiments.plots import COLOURS, GREY, INK, save
 from flnet.experiments.report import (
+    CURVES,
     REPORT,
     TABLE,
     measure_section,
@@ -78,6 +81,17 @@ Entries = dict[tuple[str, str, str], TableEntry]  # by row, column and measure
 def means_of(name: str) -> Entries:
     """The kept means of a table."""
     return {(e.row, e.column, e.measure): e for e in read_table(find_plan(name), RESULTS / name / TABLE)}
+
+
+def curves_of(name: str) -> dict[tuple[str, str], list[float]]:
+    """The kept accuracies by round, means over nodes and seeds, by row and column."""
+    seeds: dict[tuple[str, str], dict[int, list[float]]] = {}
+    with (RESULTS / name / CURVES).open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            if line["figure"] == "after.accuracy":
+                rounds = seeds.setdefault((line["row"], line["column"]), {})
+                rounds.setdefault(int(line["round"]), []).append(float(line["mean"]))
+    return {place: [fmean(rounds[number]) for number in sorted(rounds)] for place, rounds in seeds.items()}
 
 
 def _dots(axes: Any, places: Sequence[float], entries: Sequence[TableEntry], colour: str, label: str) -> None:
@@ -194,6 +208,36 @@ def draw_hostile(axes: Any) -> None:
     axes.set_ylabel("share of test digits that are right")
 
 
+def draw_central(axes: Any) -> None:
+    """Accuracy on CIFAR-10 by passes over the data, central and federated, with what was published at the end."""
+    plan, curves = find_plan("central-or-federated"), curves_of("central-or-federated")
+    published = {(value.row, value.column): value.value.low for value in plan.published}
+    epochs = {row.name: row.says["epochs"] for row in plan.rows if row.name.startswith("CIFAR-10")}
+    central = next(row for row, column in curves if row in epochs and column == "central")
+    shown = {(central, "central"): "all rows in one place"}
+    shown |= {(row, "federated"): row.removeprefix("CIFAR-10, ") for row in epochs if (row, "federated") in curves}
+    for number, ((row, column), label) in enumerate(shown.items()):
+        course, colour = curves[row, column], INK if column == "central" else COLOURS[number - 1]
+        passes = [epochs[row] * (at + 1) for at in range(len(course))]
+        axes.plot(passes, course, color=colour, ls="--" if column == "central" else "-", label=label)
+        axes.plot(passes[-1] + 1 + 0.5 * number, published[row, column], "o", mfc="none", color=colour)
+    axes.set_xlabel("passes over the rows of those that train; circles are published")
+    axes.set_ylabel("share of test photographs that are right")
+
+
+def draw_rounds(axes: Any) -> None:
+    """Accuracy by rounds of 14 of 54 schools, with the last accuracy of central training."""
+    curves = curves_of("rounds-to-central")
+    for number, (row, column) in enumerate(place for place in curves if place[1] == "federated"):
+        course = curves[row, column]
+        label = f"14 schools a round, {row.rpartition(', ')[2]}"
+        axes.plot(range(1, len(course) + 1), course, color=COLOURS[number], label=label)
+        central = curves[row, "central"][-1]
+    axes.axhline(central, color=INK, ls="--", lw=1, label="all rows in one place, 20 passes")
+    axes.set_xlabel("rounds")
+    axes.set_ylabel("share of students judged rightly")
+
+
 PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "mesh-or-alone": ("Nodes that average are as good as each alone, or better", draw_mesh),
     "schools": ("Who drops out of a course? Few schools a round are enough, if they are alike", draw_schools),
@@ -201,6 +245,10 @@ PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "fine-and-coarse-labels": (
         "Coarse labels of others help a node with few fine ones, on data like theirs",
         draw_labels,
+    ),
+    "rounds-to-central/accuracy": (
+        "Who drops out? After how many rounds schools are as good as one place",
+        draw_rounds,
     ),
     "one-hostile-node": ("One hostile node of five: the mean can fail, other rules lose less", draw_hostile),
 }

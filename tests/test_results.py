@@ -51,7 +51,12 @@ def says(quoted: re.Match[str], true: float) -> bool:
 
 @cache
 def published() -> dict[tuple[str, ...], Value]:
-    return {(line.work, line.row, line.column, line.measure): line.value for line in published_lines()}
+    """Every value of the file, and every deviation, whose measure ends in ", deviation"."""
+    values = {(line.work, line.row, line.column, line.measure): line.value for line in published_lines()}
+    for line in published_lines():
+        if line.spread is not None:
+            values[line.work, line.row, line.column, f"{line.measure}, deviation"] = Value.of(line.spread)
+    return values
 
 
 def mean_of(table: str, row: str, column: str, measure: str) -> float:
