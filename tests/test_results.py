@@ -52,8 +52,9 @@ def says(quoted: re.Match[str], true: float) -> bool:
 @cache
 def published() -> dict[tuple[str, ...], Value]:
     """Every value of the file, and every deviation, whose measure ends in ", deviation"."""
-    values = {(line.work, line.row, line.column, line.measure): line.value for line in published_lines()}
+    values: dict[tuple[str, ...], Value] = {}
     for line in published_lines():
+        values[line.work, line.row, line.column, line.measure] = line.value
         if line.spread is not None:
             values[line.work, line.row, line.column, f"{line.measure}, deviation"] = Value.of(line.spread)
     return values
