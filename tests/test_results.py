@@ -201,5 +201,9 @@ def test_plots_are_drawn_from_the_kept_means() -> None:
     lines = {line.get_label(): list(line.get_ydata()) for line in drawn["schools"].lines}
     assert lines["courses"][-1] == mean_of("dropout", "39 courses, R = 10, E = 2", "C = 100 %", "all test rows")
     assert {len(values) for name, values in lines.items() if name != "all rows in one place"} == {5}
+    rounds = {line.get_label(): list(line.get_ydata()) for line in drawn["rounds-to-central/accuracy"].lines}
+    row, measure = "54 schools of 1000, 14 a round, E = 2", "accuracy after the last round"
+    assert rounds["14 schools a round, E = 2"][-1] == mean_of("rounds-to-central", row, "federated", measure)
+    assert rounds["all rows in one place, 20 passes"][0] == mean_of("rounds-to-central", row, "central", measure)
     for name in ("mesh-or-alone", "fine-and-coarse-labels", "one-hostile-node"):
         assert drawn[name].get_legend_handles_labels()[1]
