@@ -135,10 +135,12 @@ class _Shown:
         self._left = {cell.key: _cost(cell) for cell in results.missing(cells)}
         self._open = len(self._left)
         known = {cell.key: _cost(cell) for cell in cells}
-        self._task = bar.add_task("", total=sum(known.values()))
-        self._done = sum(known.values()) - sum(self._left.values())
+        self._total = sum(known.values())
+        self._task = bar.add_task("", total=self._total)
+        self._done = self._total - sum(self._left.values())
         self._shown = 0.0
         self._move(self._done)
+        self._told = self._tenths
 
     def finished(self, cell: Cell, outcome: Outcome) -> None:
         """Note that a cell is done; print the reason if it has no numbers."""
@@ -149,11 +151,19 @@ class _Shown:
             words = outcome.reason or f"done in {outcome.seconds:.1f} s, {self._open} to go"
             self._bar.console.print(printable(f"{where}: {words}"), soft_wrap=True)
         self._move(self._done, printable(where))
+        self._told = self._tenths
 
     def progress(self, at_work: Mapping[int, tuple[Sequence[Cell], float]]) -> None:
         """Note the progress of all workers."""
         part = sum(done * sum(map(_cost, cells)) for cells, done in at_work.values())
         self._move(self._done + part)
+        if self._tenths > self._told and not self._bar.console.is_terminal:
+            self._told = self._tenths
+            self._bar.console.print(f"{10 * self._told} % done")
+
+    @property
+    def _tenths(self) -> int:
+        return int(10 * self._shown / self._total) if self._total else 10
 
     def _move(self, done: float, words: str | None = None) -> None:
         """Move the bar forward only: the progress of other workers is unknown when a cell is done."""

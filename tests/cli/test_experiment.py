@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -11,8 +12,12 @@ from pathlib import Path
 
 import pytest
 from click.testing import Result
+from rich.console import Console
+from rich.progress import Progress
 
-from flnet.experiments.cells import FILE
+from flnet.cli.experiment import _Shown
+from flnet.experiments.cells import FILE, Outcome, Results
+from flnet.experiments.plan import find_plan
 from flnet.settings import Settings
 from tests.experiments.cells import TRAINERS
 
@@ -121,6 +126,20 @@ def test_rounds_at_scale_are_simulated_into_the_folder(
     assert "scale" in flnet("experiment", "--list").output
 
 
+def test_a_log_has_a_line_for_each_tenth_of_a_long_training(small: Path) -> None:
+    log = io.StringIO()
+    cells = find_plan(str(small)).cells(1)
+    with Progress(console=Console(file=log, width=200), auto_refresh=False) as bar:
+        shown = _Shown(bar, cells, Results(small.parent))
+        for done in (0.2, 0.3, 0.5, 0.9):  # of the first of four trainings
+            shown.progress({0: (cells[:1], done)})
+        shown.finished(cells[0], Outcome(rounds=3, seconds=2.0))
+        shown.progress({0: (cells[1:2], 0.1)})
+        shown.progress({0: (cells[1:2], 1.0)})
+    lines = [line for line in log.getvalue().splitlines() if "done" in line]
+    assert lines == ["10 % done", "20 % done", "alike, federated, seed 0: done in 2.0 s, 3 to go", "50 % done"]
+
+
 @pytest.mark.slow
 def test_what_ctrl_c_ended_goes_on_and_nothing_is_run_again(
     flnet: Callable[..., Result], small: Path, monkeypatch: pytest.MonkeyPatch
@@ -159,7 +178,7 @@ def run_until_ctrl_c(table: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as run:
         assert run.stderr is not None
         try:
-            assert "done in" in run.stderr.readline()
+            assert any("done in" in line for line in iter(run.stderr.readline, ""))
             run.send_signal(signal.SIGINT)
             told = run.stderr.read()
             assert run.wait(60) == 128 + signal.SIGINT, told
