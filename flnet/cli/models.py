@@ -88,6 +88,8 @@ _NAME = re.compile(
 )  # a file name that is not a path, even from an untrusted node
 
 
+ENDINGS = {"safetensors": "safetensors", "onnx": "onnx", "folder": "zip", "html": "html"}  # of files, by format
+
 _DIGEST_LINE = re.compile(rb"^\| digest \| `([0-9a-f]{64})` \|$", re.MULTILINE)
 _HEAD_BYTES = 64 * 1024  # of a card, among which its digest stands
 
@@ -95,13 +97,19 @@ _HEAD_BYTES = 64 * 1024  # of a card, among which its digest stands
 @click.command("export")
 @click.argument("trainer")
 @click.option(
-    "--format", "form", type=click.Choice(["safetensors", "onnx"]), default="safetensors", show_default=True
+    "--format",
+    "form",
+    type=click.Choice(list(ENDINGS)),
+    default="safetensors",
+    show_default=True,
+    help="folder: a zip file with the ONNX file and a Python program that predicts without flnet. html: one page that "
+    "predicts offline in a browser, for small networks.",
 )
 @click.option(
     "--model",
     "which",
     type=click.Choice(["common", "personal"]),
-    help="Which of the two, where the node has a personal model.  [default: safetensors: both; ONNX: the one that "
+    help="Which of the two, where the node has a personal model.  [default: safetensors: both; others: the one that "
     "answers alone]",
 )
 @click.option("--digest", help="Which model, by the beginning of its digest.  [default: the one in use]")
@@ -134,7 +142,7 @@ def export_command(
     with NodeClient(address, WORK_SECONDS) as node:
         chosen = digest or _held(node, trainer)
         with node.model(trainer, chosen, f"{form}-{which}" if which else form) as (name, parts):
-            target = output / _safe(name, f"{trainer}.{form}") if output.is_dir() else output
+            target = output / _safe(name, f"{trainer}.{ENDINGS[form]}") if output.is_dir() else output
             card = _card_beside(target, chosen, force)
             size = write_file(target, parts)
         with node.card(trainer, chosen) as (_, parts):

@@ -1,4 +1,4 @@
-"""Model files: ONNX, built layer by layer, or safetensors.
+"""Model files: ONNX, built layer by layer, or safetensors; `flnet.compute.standalone` makes more of the ONNX file.
 
 `OnnxGraph` describes a small network without any framework, for the `onnx` method of trainers:
 
@@ -19,6 +19,7 @@ from typing import Any, Literal, Self, get_args
 import numpy as np
 
 from flnet.algorithms.wrapper import TwoModels, Wrapped, overrides
+from flnet.compute.standalone import page_of
 from flnet.errors import NotOffered, TrainerError
 from flnet.installing import install
 from flnet.params.params import Array, Params
@@ -187,7 +188,7 @@ MODELS: tuple[Which, ...] = get_args(Which)
 
 def formats_of(trainer: Trainer) -> list[str]:
     """Formats in which its models can be exported; where a node has two models, each format also with a model's name."""
-    kinds = ["safetensors", "onnx"] if overrides(trainer, "onnx") else ["safetensors"]
+    kinds = ["safetensors", "onnx", "folder", "html"] if overrides(trainer, "onnx") else ["safetensors"]
     return [*kinds, *(f"{kind}-{which}" for kind in kinds for which in MODELS if isinstance(trainer, TwoModels))]
 
 
@@ -203,18 +204,18 @@ def file_of(trainer: Trainer, name: str, params: Params, metadata: Mapping[str, 
         trainer: of the model.
         name: its id, for people.
         params: all of them.
-        metadata: text by name; `format` is onnx, if it is not there, or safetensors, with -common or -personal
-            after it for one of two models.
+        metadata: text by name; `format` is onnx, if it is not there, html or safetensors, with -common or -personal
+            after it for one of two models. A folder is made of the ONNX file elsewhere.
 
     Raises:
-        NotOffered: the trainer describes no such model, or has one model alone.
+        NotOffered: the trainer describes no such model, or has one model alone, or no page can compute it.
     """
     kind, _, which = metadata.get("format", "onnx").partition("-")
     if which and not isinstance(trainer, TwoModels):
         raise NotOffered(
             text("{trainer} has one model alone here, the common one: no personal model is set", name)
         )
-    if kind != "onnx":
+    if kind == "safetensors":
         return _tensors(_arrays(trainer, params, which == "personal"), metadata)
     if which and isinstance(trainer, TwoModels):
         graph = trainer.onnx_of(params, which == "personal")
@@ -222,7 +223,7 @@ def file_of(trainer: Trainer, name: str, params: Params, metadata: Mapping[str, 
         graph = trainer.onnx(params)
     if graph is None:
         raise NotOffered(text("{trainer} cannot be exported to ONNX: its trainer describes no such model", name))
-    return with_metadata(graph, metadata)
+    return page_of(graph, metadata, name) if kind == "html" else with_metadata(graph, metadata)
 
 
 def _arrays(trainer: Trainer, params: Params, is_local: bool) -> Params:

@@ -52,7 +52,10 @@ def decoded(source: Path | IO[bytes], size: tuple[int, int], colour: Colour, *, 
             if upright.mode.startswith("I"):  # 16 bits a pixel, as X-rays have: plain conversion would cut them
                 deep = np.asarray(upright).astype(np.float64) / 257
                 upright = image_module.fromarray(deep.clip(0, 255).astype(np.uint8))
-            return np.array(upright.convert(mode).resize(size, image_module.Resampling.LANCZOS), np.uint8)
+            # Width first, then height: Pillow 13 chooses the order, which would move pixels by 1.
+            lanczos, plain = image_module.Resampling.LANCZOS, upright.convert(mode)
+            narrow = plain.resize((size[0], plain.height), lanczos)
+            return np.array(narrow.resize(size, lanczos), np.uint8)
     except Unreadable:
         raise
     except image_module.UnidentifiedImageError as exc:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import flnet
 from flnet.compute.prediction import columns_of, names_of_classes, predicted, read_inputs, spec_of
 from flnet.compute.queue import ComputeQueue
+from flnet.compute.standalone import MOST_NUMBERS, folder_of
 from flnet.compute.verbs import (
     DiagnoseRequest,
     ExportRequest,
@@ -37,7 +38,12 @@ _FOLDERS = re.compile(r"(?:[A-Za-z]:)?(?:[^/\\\s:]*[/\\]){2,}")  # a card travel
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~])")
 TURN_SECONDS = 60.0  # for waiting in the compute queue and for the work itself
 MAX_WAITING = 16  # requests; further ones are refused at once
-FORMATS = ("safetensors", "onnx")
+FORMATS = {
+    "safetensors": "safetensors",
+    "onnx": "onnx",
+    "folder": "zip",
+    "html": "html",
+}  # with the files' endings
 MODELS = ("common", "personal")  # of a node with a personal model
 SAMPLE_NOTE = text("the data of this trainer are generated samples")
 UNTRAINED_NOTE = text("this model is not the average of any round")
@@ -313,6 +319,19 @@ def _loading(stem: str, chosen: SelectedModel, declared: Declaration) -> list[st
         "for row in values:",
         f"    print({_reading(declared, len(chosen.figures['classes']))})",
         "```",
+        "",
+        "## Giving it away",
+        "",
+        f'"{stem}.zip" (`flnet export --format folder`) has a folder with this ONNX file and `predict.py`, which reads '
+        f"{'pictures' if spec.kind == 'image' else 'rows as they stand in the data'}:",
+        "",
+        "```sh",
+        "pip install -r requirements.txt",
+        f"python predict.py {'NAME.jpg' if spec.kind == 'image' else 'rows.csv'}",
+        "```",
+        "",
+        f'"{stem}.html" (`flnet export --format html`) is one page that predicts offline in a browser. It takes '
+        f"{MOST_NUMBERS:,} parameters at most, and linear models, dense layers and small convolutional networks only.",
     ]
 
 
@@ -350,7 +369,8 @@ def _reading_pictures(spec: InputSpec) -> list[str]:
         "        upright = ImageOps.exif_transpose(opened)",
         '        if upright.mode.startswith("I"):  # 16 bits a pixel',
         "            upright = Image.fromarray((np.asarray(upright) / 257).clip(0, 255).astype(np.uint8))",
-        f'        small = upright.convert("{mode}").resize(({width}, {height}), Image.Resampling.LANCZOS)',
+        f'        narrow = upright.convert("{mode}").resize(({width}, upright.height), Image.Resampling.LANCZOS)',
+        f"        small = narrow.resize(({width}, {height}), Image.Resampling.LANCZOS)  # width first",
         f"    values = {scaled}np.asarray(small, np.float32)",
         f"    return values.reshape{(1, *spec.shape)}.astype(np.float32)",
         "",
@@ -424,7 +444,7 @@ class ModelService:
         """The model as a file; see `flnet.node.interface.Node`."""
         kind, dash, which = form.partition("-")
         if kind not in FORMATS or (dash and which not in MODELS):
-            known, ends = " or ".join(FORMATS), " or ".join(f"-{one}" for one in MODELS)
+            known, ends = ", ".join(FORMATS), " or ".join(f"-{one}" for one in MODELS)
             raise InvalidMessage(
                 text(
                     "format is {form}; expected {known}, with {names} after it for one of two models",
@@ -444,24 +464,30 @@ class ModelService:
                 )
             )
         declared = self._declared(trainer)
-        metadata = {**metadata_of(chosen, declared), "format": form, "model": _which(declared, kind, which)}
-        if kind not in declared.offers.get("formats", FORMATS[:1]):
+        inside = f"onnx{dash}{which}" if kind == "folder" else form
+        metadata = {**metadata_of(chosen, declared), "format": inside, "model": _which(declared, kind, which)}
+        if kind not in declared.offers.get("formats", ("safetensors",)):
             raise NotOffered(
                 text("{trainer} cannot be exported to ONNX: its trainer has no method for it", trainer)
             )
-        if kind == "onnx" and declared.offers.get("scale_is_own") and not same_machine:
+        if kind != "safetensors" and declared.offers.get("scale_is_own") and not same_machine:
             raise OwnMachineOnly(
                 text(
-                    "the ONNX file of {trainer} holds means of this node's own rows, which leave it for nobody else: "
+                    "this file of {trainer} holds means of this node's own rows, which leave it for nobody else: "
                     "sign in, or ask from the machine that it runs on",
                     trainer,
                 )
             )
-        if kind == "onnx" or which:
-            body = await self._call(trainer, ExportRequest(chosen.full, metadata))
-        else:
+        stem = f"{stem_of(chosen)}{dash}{which}"
+        if kind == "safetensors" and not which:
             body = await asyncio.to_thread(lambda: bytes(BinaryCodec().encode_params(chosen.full, metadata)))
-        return Download(body, "application/octet-stream", f"{stem_of(chosen)}{dash}{which}.{kind}")
+        else:
+            body = await self._call(trainer, ExportRequest(chosen.full, metadata))
+        if kind == "folder":
+            card = await self.card(trainer, digest, same_machine=same_machine)
+            named = card.body.replace(f'"{stem_of(chosen)}.'.encode(), f'"{stem}.'.encode())
+            body = await asyncio.to_thread(folder_of, body, metadata, stem, named)
+        return Download(body, "application/octet-stream", f"{stem}.{FORMATS[kind]}")
 
     async def card(self, trainer: TrainerId, digest: str, *, same_machine: bool = False) -> Download:
         """The model's card; see `flnet.node.interface.Node`."""
@@ -539,11 +565,24 @@ def metadata_of(chosen: SelectedModel, declared: Declaration) -> dict[str, str]:
         "rows": figures["rows"],
         "classes": figures["classes"],
         "inputs": declared.offers.get("inputs"),
+        "preprocessing": _preprocessing(declared),
+        "predicts": declared.offers.get("predicts", ""),
+        "threshold": declared.offers.get("threshold") if declared.offers.get("predicts") == "any_of" else None,
         "private": figures["private"],
         "licence": declared.offers.get("licence", ""),
         "note": declared.offers.get("note", ""),
     }
     return {name: _text(value) for name, value in metadata.items() if value not in (None, "", [], {})}
+
+
+def _preprocessing(declared: Declaration) -> str:
+    """How inputs are made: what the network of an ONNX file does not do by itself."""
+    spec = spec_of(declared.offers)
+    if spec is None:
+        return ""
+    if spec.kind == "image":
+        return _squeezed(spec)
+    return "values as they stand in the data" + (", NaN for a missing one" if spec.gaps else "")
 
 
 def _which(declared: Declaration, kind: str, chosen: str) -> str:

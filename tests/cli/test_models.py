@@ -130,6 +130,15 @@ def test_one_of_two_models_may_be_chosen(ask: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("exportable")
+def test_a_folder_comes_as_a_zip_file_whatever_name_the_node_gives(
+    ask: Run, fake_node: FakeNode, tmp_path: Path
+) -> None:
+    fake_node.files[f"/jobs/MNIST/models/{DIGEST}?format=folder"] = ("../../evil", b"packed")
+    assert ask("export", "MNIST", "--format", "folder", "--output", str(tmp_path)).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["MNIST.md", "MNIST.zip"]
+
+
+@pytest.mark.usefixtures("exportable")
 def test_nothing_is_written_over_without_force(flnet: Run, fake_node: FakeNode, tmp_path: Path) -> None:
     there = tmp_path / f"{NAME}.md"
     there.write_text("mine")

@@ -169,7 +169,7 @@ def test_where_nobody_chooses_an_onnx_file_is_of_the_model_that_answers_alone() 
 
 
 def test_of_one_model_nobody_can_choose() -> None:
-    assert formats_of(lines()) == ["safetensors", "onnx"]
+    assert formats_of(lines()) == ["safetensors", "onnx", "folder", "html"]
     assert which_alone(lines()) == ""
     assert formats_of(Adaptive(Point((2.0,), (1.0,)), 0, Method(personal="apfl"))) == [
         "safetensors",

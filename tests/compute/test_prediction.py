@@ -56,7 +56,7 @@ def test_a_trainer_that_offers_nothing_says_so() -> None:
 def test_what_is_offered_survives_json() -> None:
     offers = json.loads(json.dumps(offered(Offering(0), "TINY")))
     assert spec_of(offers) == Offering.spec
-    assert offers["formats"] == ["safetensors", "onnx"]
+    assert offers["formats"] == ["safetensors", "onnx", "folder", "html"]
     assert (offers["note"], offers["counts"]) == ("for a test", {"train": [1, 2]})
 
 

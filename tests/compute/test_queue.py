@@ -379,7 +379,7 @@ async def test_numbers_and_pictures_are_judged_and_models_described(compute: str
     queue = bench(compute).queue
     declaration, start = await queue.call(DIGITS, PrepareRequest())
     assert declaration.offers["inputs"]["shape"] == [28, 28]
-    assert declaration.offers["formats"] == ["safetensors", "onnx"]
+    assert declaration.offers["formats"] == ["safetensors", "onnx", "folder", "html"]
     model = params(weights=start["weights"] + np.float32(0.01), bias=start["bias"])
     by_numbers = await queue.call(DIGITS, PredictRequest(model, np.stack([WHITE, 0 * WHITE]).astype(np.float32)))
     assert (by_numbers.meaning, by_numbers.values.shape) == ("one_of", (2, 2))

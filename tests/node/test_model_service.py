@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import re
 import subprocess
 import sys
+import zipfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -118,7 +120,7 @@ async def test_a_file_of_one_of_two_models_says_which_in_its_name_and_inside() -
     trainer = Predictor(1.0)
     async with alone(Increment(trainer, trainer, 0, Method(personal="increment"))) as node:
         digest = node.job(MNIST_3_7).as_json()["digest"]
-        assert node.job(MNIST_3_7).as_json()["formats"][-1] == "onnx-personal"
+        assert node.job(MNIST_3_7).as_json()["formats"][-1] == "html-personal"
         both, common, personal = [
             await node.export(MNIST_3_7, digest, f"safetensors{which}", same_machine=True)
             for which in ("", "-common", "-personal")
@@ -162,7 +164,7 @@ async def test_private_parameters_leave_for_no_other_machine() -> None:
 async def test_formats_that_are_not_there_are_named() -> None:
     async with alone(Predictor(1.0)) as node:
         digest = node.job(MNIST_3_7).as_json()["digest"]
-        with pytest.raises(InvalidMessage, match="format is 'pickle'; expected safetensors or onnx"):
+        with pytest.raises(InvalidMessage, match="format is 'pickle'; expected safetensors, onnx, folder, html"):
             await node.export(MNIST_3_7, digest, "pickle", same_machine=True)
         with pytest.raises(NotOffered, match="describes no such model"):
             await node.export(MNIST_3_7, digest, "onnx", same_machine=True)
@@ -569,7 +571,25 @@ async def test_an_onnx_file_with_means_of_own_rows_leaves_for_no_other_machine()
         await node.export(MNIST_3_7, digest, "safetensors", same_machine=False)
         with pytest.raises(OwnMachineOnly, match="holds means of this node's own rows"):
             await node.export(MNIST_3_7, digest, "onnx", same_machine=False)
-        await node.export(MNIST_3_7, digest, "onnx", same_machine=True)
+        for form, ending in (("onnx", "onnx"), ("folder", "zip"), ("html", "html")):
+            with pytest.raises(OwnMachineOnly, match="holds means of this node's own rows"):
+                await node.export(MNIST_3_7, digest, form, same_machine=False)
+            file = await node.export(MNIST_3_7, digest, form, same_machine=True)
+            assert file.file_name == f"MNIST_3_7-round0-{digest[:10]}.{ending}"
+
+
+async def test_a_folder_of_one_of_two_models_has_files_and_a_card_of_that_name() -> None:
+    trainer = Public(1.0)
+    async with alone(Increment(trainer, trainer, 0, Method(personal="increment"))) as node:
+        digest = node.job(MNIST_3_7).as_json()["digest"]
+        file = await node.export(MNIST_3_7, digest, "folder-personal", same_machine=True)
+        stem = f"MNIST_3_7-round0-{digest[:10]}-personal"
+        assert file.file_name == f"{stem}.zip"
+        with zipfile.ZipFile(io.BytesIO(file.body)) as folder:
+            assert f"{stem}/{stem}.onnx" in folder.namelist()
+            assert f'InferenceSession("{stem}.onnx")' in folder.read(f"{stem}/README.md").decode()
+        page = await node.export(MNIST_3_7, digest, "html-personal", same_machine=True)
+        assert page.file_name == f"{stem}.html"
 
 
 async def test_the_card_of_an_untrained_model_without_figures() -> None:

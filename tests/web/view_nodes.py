@@ -39,7 +39,9 @@ class ViewNode(FakeNode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.more: dict[str, dict[str, Any]] = {"MNIST": {"inputs": DIGITS, "formats": ["safetensors", "onnx"]}}
+        self.more: dict[str, dict[str, Any]] = {
+            "MNIST": {"inputs": DIGITS, "formats": ["safetensors", "onnx", "folder", "html"]}
+        }
         self.kept: dict[str, Mapping[str, Array]] = {}
         self.listed: list[View] = []
         self.answer: View = {

@@ -272,7 +272,8 @@ async def models(node: Node, trainer: TrainerId) -> Sequence[interface.View]:
     MODELS,
     answer_type="application/octet-stream",
     query={
-        "format": "safetensors, or onnx if the trainer offers it; with -common or -personal appended, one of the two models"
+        "format": "safetensors, or onnx, folder (a zip file) or html if the trainer offers it; with -common or -personal "
+        "appended, one of the two models"
     },
     refuses=(UnknownTrainer, UnknownModel, InvalidMessage, NotOffered, NotReady, OwnMachineOnly),
 )

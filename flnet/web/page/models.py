@@ -133,7 +133,10 @@ def model_view(job: JobView, model: View) -> ModelRow:
     trainer = job.trainer_id
     digest = one_line(model.get("digest"))
     base = f"/jobs/{quote(trainer, safe='')}/models/{quote(digest, safe='')}"
-    files = [(one_line(form), f"{base}?format={quote(form)}") for form in job.formats or ("safetensors",)]
+    forms = job.formats or ("safetensors",)
+    files = [
+        (text("folder") if form == "folder" else one_line(form), f"{base}?format={quote(form)}") for form in forms
+    ]
     round = model.get("round")
     averaged = isinstance(round, int) and round >= 0
     nbytes = model.get("bytes")

@@ -33,8 +33,10 @@ async def test_every_model_is_listed_with_its_figures_and_files(client: Client) 
         assert shown in page.text
     links = [link["href"] for link in page.all("a") if "download" in link]
     base = f"/jobs/MNIST/models/{NEW}"
-    assert links[:3] == [f"{base}?format=safetensors", f"{base}?format=onnx", f"{base}/card"]
-    assert len(links) == 6
+    forms = ("safetensors", "onnx", "folder", "html")
+    assert links[:5] == [*(f"{base}?format={form}" for form in forms), f"{base}/card"]
+    assert len(links) == 10
+    assert "one page that predicts offline in a browser" in page.text
     assert page.inline == ""
 
 
@@ -42,12 +44,13 @@ async def test_onnx_is_linked_only_where_it_is_offered(client: Client, node: Vie
     node.more["MNIST"]["formats"] = ["safetensors"]
     page = await load(client, HERE)
     assert not any("onnx" in (link.get("href") or "") for link in page.all("a"))
+    assert "offline" not in page.text
 
 
 async def test_every_file_that_is_linked_is_there(client: Client, node: ViewNode) -> None:
     node.jobs["MNIST"].digest = NEW
     page = await load(client, HERE)
-    for link in [link["href"] for link in page.all("a") if "download" in link][:3]:
+    for link in [link["href"] for link in page.all("a") if "download" in link][:5]:
         assert (await client.get(cast(str, link), scope_base=LOOPBACK)).status_code == 200
 
 
