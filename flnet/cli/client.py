@@ -361,6 +361,10 @@ class NodeClient:
         """GET /jobs/{trainer}/history: a record of every round, or of the `last` ones, oldest first."""
         return self._list(_job_path(trainer) + "/history" + (f"?last={last}" if last else ""))
 
+    def replay(self, trainer: str, round: int) -> View:
+        """GET /jobs/{trainer}/history/{round}: one round, step by step."""
+        return self._object("GET", _job_path(trainer) + f"/history/{round}")
+
     def history_file(self, trainer: str, form: str, last: int | None = None) -> AbstractContextManager[File]:
         """GET /jobs/{trainer}/history.csv, .svg or .png."""
         return self._file(_job_path(trainer) + f"/history.{form}", {"last": str(last)} if last else {})

@@ -29,10 +29,12 @@ from flnet.cli.output import (
     table,
     write_file,
 )
+from flnet.cli.replay import print_replay
 from flnet.errors import LocalError
 from flnet.fingerprints import check_key
 from flnet.fingerprints import short as short_key
 from flnet.params.params import PeerId
+from flnet.protocol.messages import LAST_ROUND
 from flnet.protocol.segments import SumPart
 from flnet.protocol.updates import Contribution, RoundKey
 
@@ -42,6 +44,9 @@ SHOWN = 20  # newest rounds, if nobody says how many
 @click.command("history")
 @click.argument("trainer")
 @click.option("--last", type=click.IntRange(1, 999_999_999), help="Only this many of the newest rounds.")
+@click.option(
+    "--round", "number", type=click.IntRange(0, LAST_ROUND), help="One round step by step, from the kept events."
+)
 @click.option("--csv", "form", flag_value="csv", help="Write all figures as CSV.")
 @click.option("--svg", "form", flag_value="svg", help="Draw accuracy, participants, seconds and bytes as SVG.")
 @click.option("--png", "form", flag_value="png", help="The same as PNG; the node needs Pillow.")
@@ -53,9 +58,16 @@ SHOWN = 20  # newest rounds, if nobody says how many
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @node_option
 def command(
-    trainer: str, last: int | None, form: str | None, output: Path | None, force: bool, address: str, as_json: bool
+    trainer: str,
+    last: int | None,
+    number: int | None,
+    form: str | None,
+    output: Path | None,
+    force: bool,
+    address: str,
+    as_json: bool,
 ) -> None:
-    """Show the results of a job's rounds, or write them to a file.
+    """Show the results of a job's rounds, or of one round step by step, or write them to a file.
 
     \b
     Exit codes: 0 shown or written; 1 the node refused, or the disk failed; 2 wrong usage, or the file exists;
@@ -63,7 +75,13 @@ def command(
     """
     if form is None and (output is not None or force):
         raise click.UsageError("--output and --force go with --csv, --svg or --png")
+    if number is not None and (form is not None or last is not None):
+        raise click.UsageError("--round goes without --last, --csv, --svg and --png")
     with NodeClient(address, WORK_SECONDS) as node:
+        if number is not None:
+            told = node.replay(trainer, number)
+            print_json(told) if as_json else print_replay(trainer, told)
+            return
         if form is not None:
             _write(node, trainer, form, last, output, force)
             return

@@ -255,8 +255,11 @@ class Node(Protocol):
         """The records of the newest rounds, as many as are at hand, oldest first; raises UnknownTrainer."""
         ...
 
-    async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
-        """The records of the newest `last` rounds, or of all that are kept (FLNET_KEEP_ROUNDS), oldest first.
+    async def records(
+        self, trainer: TrainerId, last: int | None = None, until: int | None = None
+    ) -> Sequence[View]:
+        """The records of the newest `last` rounds up to `until`, or of all that are kept (FLNET_KEEP_ROUNDS), oldest
+        first.
 
         Raises:
             UnknownTrainer: no such job.

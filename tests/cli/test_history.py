@@ -43,6 +43,35 @@ def test_nothing_is_a_history_too_and_scripts_get_json(ask: Flnet) -> None:
     assert ask("history", "MNIST", "--json").output == "[]\n"
 
 
+def test_one_round_is_told_step_by_step(fake_node: FakeNode, ask: Flnet) -> None:
+    told = {
+        "round": 3,
+        "record": record(3) | {"initiator": "a", "outcome": "averaged 2 updates"},
+        "steps": [
+            {"seconds": 0.0, "node": "a", "text": "round 3 of MNIST was started by a"},
+            {"seconds": 1.5, "node": "b\x1b[2J", "text": "update from b: 2 of 3"},
+        ],
+        "nodes": {"a": {"state": "counted", "why": ""}, "c": {"state": "left_out", "why": "it was too late"}},
+        "missing": ["2 events of the time of this round are not kept any more."],
+    }
+    fake_node.answers["/jobs/MNIST/history/3"] = (200, json.dumps(told).encode())
+    done = ask("history", "MNIST", "--round", "3")
+    assert done.exit_code == 0 and "\x1b" not in done.output
+    lines = [" ".join(line.split()) for line in done.output.splitlines()]
+    assert lines[0] == (
+        "round 3 of MNIST, started by a: averaged 2 updates; accuracy 0.5000 before averaging, 0.7500 after"
+    )
+    assert lines[1] == "2 events of the time of this round are not kept any more."
+    assert lines[2] == "+0.00 s a: round 3 of MNIST was started by a"
+    assert lines[3].startswith("+1.50 s b") and lines[3].endswith("update from b: 2 of 3")
+    assert any("is not in the average" in line and "it was too late" in line for line in lines)
+    assert json.loads(ask("history", "MNIST", "--round", "3", "--json").output) == told
+    assert ask("history", "MNIST", "--round", "4").exit_code == 1
+    assert ask("history", "MNIST", "--round", "3", "--last", "2").exit_code == 2
+    fake_node.answers["/jobs/MNIST/history/5"] = (200, json.dumps({"round": 5, "record": None}).encode())
+    assert "round 5 of MNIST is open, or has no record any more" in ask("history", "MNIST", "--round", "5").output
+
+
 @pytest.mark.parametrize("form", ["csv", "svg", "png"])
 def test_it_is_written_to_a_file_that_is_not_there(
     fake_node: FakeNode, flnet: Flnet, tmp_path: Path, form: str

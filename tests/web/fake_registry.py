@@ -33,8 +33,11 @@ class FakeRegistry:
         """All records."""
         raise NotImplementedError("FakeNode has the records")
 
-    async def records(self, trainer: TrainerId, last: int | None = None) -> Sequence[View]:
-        return self.history(trainer)[-(last or 0) :]
+    async def records(
+        self, trainer: TrainerId, last: int | None = None, until: int | None = None
+    ) -> Sequence[View]:
+        kept = [record for record in self.history(trainer) if until is None or record["round"] <= until]
+        return kept[-(last or 0) :]
 
     async def record_pages(self, trainer: TrainerId, last: int | None = None) -> AsyncIterator[Sequence[View]]:
         for record in await self.records(trainer, last):

@@ -19,9 +19,10 @@ from flnet.errors import InvalidMessage, NotOffered, UnknownTrainer
 from flnet.installing import install
 from flnet.node import interface
 from flnet.node.interface import Node
+from flnet.node.replay import Replay, State, replayed
 from flnet.params.params import TrainerId
 from flnet.protocol.counts import MESH_FIGURES, Basis, DecidingRows
-from flnet.protocol.messages import HexDigest, HyperParams, Unit
+from flnet.protocol.messages import LAST_ROUND, HexDigest, HyperParams, Unit
 from flnet.rounds.view import Figures, MetricsView, RoundMeshView, View
 from flnet.text import text
 from flnet.web.auth.permissions import Who
@@ -238,6 +239,76 @@ async def joined_csv(pages: AsyncIterator[Page]) -> AsyncIterator[bytes]:
     yield as_csv([])
     async for page in pages:
         yield (await asyncio.to_thread(as_csv, page)).partition(b"\r\n")[2]
+
+
+class NodeStateView(View):
+    """What a node did in a round, up to a step."""
+
+    state: State
+    why: str = Field(description="a sentence; empty where there is nothing to say")
+
+
+class StepView(View):
+    """One event of a round."""
+
+    id: int
+    at: float = Field(description="seconds since 1970 by this node's clock")
+    seconds: float = Field(description="seconds since the first step")
+    kind: str
+    node: str = Field(description="the node that it is about")
+    text: str
+    changes: dict[str, NodeStateView] = Field(description="states that nodes are in from this step on")
+
+
+class ReplayView(View):
+    """A past round, step by step, from the kept events."""
+
+    round: int
+    record: RoundView | None = Field(description="null while the round is open, and if it is not kept any more")
+    steps: list[StepView]
+    nodes: dict[str, NodeStateView] = Field(description="what each node did in all, this node first")
+    missing: list[str] = Field(description="sentences: which events of the round are not kept any more")
+
+
+@api.get(
+    "/jobs/<trainer>/history/<round>",
+    JOBS,
+    answer=ReplayView,
+    refuses=(UnknownTrainer, InvalidMessage, NotOffered),
+)
+async def one_round(node: Node, trainer: TrainerId, round: str) -> interface.View:
+    """A past round, step by step, from the kept events."""
+    return (await replay_of(node, trainer, round_number(round))).view()
+
+
+async def replay_of(node: Node, trainer: TrainerId, number: int) -> Replay:
+    """A round told again.
+
+    Raises:
+        UnknownTrainer: no such job.
+        NotOffered: nothing is kept of this round.
+    """
+    records = await node.records(trainer, 1, until=number)
+    record = records[-1] if records and records[-1]["round"] == number else None
+    async with current_app.extensions.setdefault(
+        "flnet.replay", asyncio.Lock()
+    ):  # all events are read: one at a time
+        events = await node.events()
+    told = await asyncio.to_thread(replayed, node.me.id, trainer, number, record, events)
+    if record is None and not told.steps:
+        raise NotOffered(text("neither a record nor events of round {round} are kept here", number))
+    return told
+
+
+def round_number(asked: str) -> int:
+    """The number of a round in an address.
+
+    Raises:
+        InvalidMessage: it is none.
+    """
+    if not (asked.isascii() and asked.isdigit() and len(asked) <= len(str(LAST_ROUND))):
+        raise InvalidMessage(text("round: expected a whole number from 0, got {value}", repr(asked[:60])))
+    return int(asked)
 
 
 def asked_rounds() -> int | None:

@@ -25,10 +25,11 @@ _VARIABLES = {  # of paths
     "trainer": "id of a trainer",
     "peer": "id of a peer",
     "digest": "digest of a model, or the beginning of one if it is unique",
+    "round": "number of a round",
 }
 _QUERIES: Mapping[str, Described] = {  # schemas of those that are not any text
     "last": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
-    "format": {"type": "string", "pattern": "^(safetensors|onnx)(-common|-personal)?$"},
+    "format": {"type": "string", "pattern": "^(safetensors|onnx|folder|html)(-common|-personal)?$"},
 }
 _MODEL_PARAMS = {  # parameters are sent with a message, and in JSON within it
     "description": "nested lists of numbers by parameter name",

@@ -48,7 +48,7 @@ NAVIGATION = (  # path and name of the pages in the header
     ("/view/settings", text("Settings")),
     ("/view/api", text("API")),
 )
-VIEWS_OF_TRAINERS = ("models", "predict")  # each shows one trainer at a time
+VIEWS_OF_TRAINERS = ("models", "predict", "rounds")  # each shows one trainer at a time
 
 
 @dataclass(frozen=True)
