@@ -17,7 +17,8 @@ TRAINER = "SLOW"
 def mesh(tmp_path: Path) -> Iterator[Harness]:
     with harness(tmp_path) as made:
         for _ in range(4):
-            made.start(WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG="20")
+            # What is sent to a node that is away is tried again for so long; it must not reach it after its return.
+            made.start(WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG="20", REQUEST_TIMEOUT_IN_SECONDS="2")
         made.ready()
         yield made
 
