@@ -55,6 +55,8 @@ def command(address: str, as_json: bool, every: bool) -> None:
         f"{printable(me.get('id'))} at {address} is {printable(info.get('lastNodeStatus'))}; "
         f"{here.count('alive')} of {len(here)} peers alive; mesh {printable(info.get('mesh', DEFAULT_MESH))}"
     )
+    if unreached := info.get("unreached"):
+        click.echo(printable(unreached))
     if (users := info.get("signWithOtherKey")) is not None:
         names = ", ".join(map(printable, users)) or "no peer"
         click.echo(f"two mesh keys are accepted; the second one was last used by {names}")

@@ -72,7 +72,8 @@ class MeshNode(_Said):
     Attributes:
         machine: name of its machine, if it was given no name of its own; "" otherwise.
         state: state in the membership, such as "alive", "suspect", "dead", "left", "pending".
-        reason: why it does not answer, or why nothing is known of its jobs.
+        reason: why it does not answer, or why nothing is known of its jobs; of this node, why it is thought to be out of
+            the others' reach.
         fingerprint: short fingerprint of its key; empty if it has none.
         key: its public key; empty if it has none.
         disputed: whether another node claims its name and is refused.
@@ -134,6 +135,7 @@ class InfoView(View):
         default="open", description="which nodes may take part (docs/settings.md, FLNET_MESH_MODE)"
     )
     machine: str = Field(default="", description="name of the machine of a node that was given no name")
+    unreached: str = Field(default="", description="why this node is thought to be out of the others' reach")
     jobsInfo: list[JobView]
     lastNodeStatus: Literal["IDLE", "BUSY"]
     peers: list[PeerView]
@@ -182,6 +184,7 @@ def mesh_of(node: Node, peer_infos: Sequence[PeerInfo], host: str) -> Mesh:
         state="alive",
         me=True,
         machine=info.get("machine", ""),
+        reason=info.get("unreached", ""),
         version=info["version"],
         fingerprint=info.get("fingerprint", ""),
         key=info.get("key", ""),
