@@ -17,9 +17,9 @@ const TEXTS = {
     empty: "{column} is empty; expected a number", noWord: "{column} is empty; expected one of the words",
     noNumber: "{column} is {value}; expected a number such as 3.5", range: "{column} is {value}; expected {low} to {high}",
     cells: "row {number} has {got} cells; expected {count}", lacks: "the first row lacks the column {column}",
-    noRows: "there is no input yet: paste rows", twice: "the first row names a column twice",
+    noRows: "there is no input yet: paste rows", tooMany: "at most {most} rows are predicted at once", twice: "the first row names a column twice",
     unknownWord: "{column} is {value}; expected one of {words}", unreadable: "this file is no picture that can be read",
-    any: "any number", cell: "row {row}, {column}", more: "and {count} more",
+    any: "any number", cell: "row {row}, {column}",
   },
   es: {
     input: "Entrada", result: "Predicción", predict: "Predecir", clear: "Borrar el dibujo", none: "ninguna de ellas",
@@ -36,9 +36,9 @@ const TEXTS = {
     empty: "{column} está vacía; se esperaba un número", noWord: "{column} está vacía; se esperaba una de las palabras",
     noNumber: "{column} es {value}; se esperaba un número como 3.5", range: "{column} es {value}; se esperaba de {low} a {high}",
     cells: "la fila {number} tiene {got} celdas; se esperaban {count}", lacks: "a la primera fila le falta la columna {column}",
-    noRows: "todavía no hay entrada: pegue filas", twice: "la primera fila nombra una columna dos veces",
+    noRows: "todavía no hay entrada: pegue filas", tooMany: "como máximo se predicen {most} filas a la vez", twice: "la primera fila nombra una columna dos veces",
     unknownWord: "{column} es {value}; se esperaba una de {words}", unreadable: "este archivo no es una imagen que se pueda leer",
-    any: "cualquier número", cell: "fila {row}, {column}", more: "y {count} más",
+    any: "cualquier número", cell: "fila {row}, {column}",
   },
 };
 const LANGUAGE = (navigator.languages || [navigator.language]).map((tag) => tag.slice(0, 2)).find((tag) => tag in TEXTS) || "en";
@@ -365,7 +365,8 @@ function readRows(text) {
   const lines = text.normalize("NFC").split(/\r?\n/).filter((line) => line.trim());
   if (!lines.length) throw new Unusable(t("noRows"));
   const between = ["\t", ";"].find((sign) => lines[0].includes(sign)) ?? ",";
-  const rows = lines.slice(0, MOST_ROWS + 1).map((line) => cellsOf(line, between));
+  if (lines.length > MOST_ROWS + 1) throw new Unusable(t("tooMany", { most: MOST_ROWS }));
+  const rows = lines.map((line) => cellsOf(line, between));
   const width = count(MODEL.inputs.shape), names = MODEL.inputs.names;
   const isNumber = (cell) => cell !== "" && Number.isFinite(Number(cell));
   const head = names.length && !rows[0].every((cell) => isNumber(cell) || ABSENT.has(cell)) ? rows.shift() : null;

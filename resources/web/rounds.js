@@ -20,7 +20,7 @@ function replay(place) {
     for (const [node, row] of rows) {
       const [state, why] = states.get(node), chip = row.querySelector("[data-state]");
       chip.textContent = words[state];
-      chip.className = `chip ${chips[state] ?? "calm"}`;
+      chip.className = `chip ${chips[state]}`;
       row.querySelector("[data-why]").textContent = why;
     }
     steps.forEach((one, number) => {
@@ -28,6 +28,7 @@ function replay(place) {
       if (number === at - 1) one.querySelector("a").setAttribute("aria-current", "step");
       else one.querySelector("a").removeAttribute("aria-current");
     });
+    document.getElementById("nodes").textContent = place.dataset.after.replace("{number}", at);
     document.getElementById("said").textContent = steps[at - 1].textContent.trim().replace(/\s+/g, " ");
   }
 

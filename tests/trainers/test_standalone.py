@@ -13,6 +13,7 @@ import pytest
 from tests.trainers.standalone_exports import HOSTILE, KERAS, QUICK, SLOW, Exported, exported
 
 pytest.importorskip("onnxruntime", reason="onnxruntime, which runs the files, is not here")
+TRAINERS = Path(__file__).parents[2] / "trainers"
 WITHOUT_FLNET = """
 import runpy, sys
 sys.modules.update(dict.fromkeys(("flnet", "flnet_trainers", "flnet_resources", "torch", "tensorflow")))
@@ -64,6 +65,13 @@ def check_words(made: Exported) -> None:
     assert "| inputs | " in made.card and "| range | " in made.card
     assert "For each input the model gives" in made.card
     assert (made.folder / "README.md").read_text("utf-8") == made.card
+
+
+def test_every_shipped_trainer_that_can_be_exported_is_here() -> None:
+    makes_onnx = re.compile(r"def onnx\(|import on_images")
+    shipped = [path for path in TRAINERS.glob("[!_]*.py") if makes_onnx.search(path.read_text("utf-8"))]
+    assert len(shipped) > 5
+    assert {path.stem for path in shipped} <= {*QUICK, *SLOW, *KERAS}
 
 
 def test_what_cannot_be_read_is_said_and_nothing_is_printed(tmp_path: Path) -> None:

@@ -28,8 +28,9 @@ MOST_STEPS = 400  # shown; the JSON has all
 MOST_NODES = 100  # with a row
 MOST_PEERS = 6  # lines of the chart, next to that of all nodes
 CHIPS = {
-    **dict.fromkeys(("counted", "adopted", "took"), "good"),
+    **dict.fromkeys(("counted", "adopted", "took"), "calm"),
     **dict.fromkeys(("trains", "sent", "arrived"), "busy"),
+    **dict.fromkeys(("awaited", "declined", "sits_out"), "warn"),
     **dict.fromkeys(("refused", "failed", "left_out", "lost"), "bad"),
 }
 
@@ -175,9 +176,7 @@ def round_shown(replay: Replay, url: str, step: int | None, neighbours: tuple[st
 
 def _row(node: str, state: NodeState) -> NodeRow:
     words = words_of(state.state)
-    return NodeRow(
-        one_line(node, 64), state.state, words, one_line(state.why, 300), CHIPS.get(state.state, "calm")
-    )
+    return NodeRow(one_line(node, 64), state.state, words, one_line(state.why, 300), CHIPS[state.state])
 
 
 def _changes(changes: Mapping[str, NodeState]) -> str:

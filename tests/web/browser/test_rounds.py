@@ -42,6 +42,7 @@ def test_a_round_is_played_step_by_step(mesh: Harness, visit: Open) -> None:
     page.locator("[data-go=back]").click()
     steps.first.locator("a").click()
     assert states(page) == ["trains", "waited for", "waited for"]
+    assert page.get_by_role("heading", name="The nodes after step 1").count() == 1
     page.locator("[data-go=on]").click()
     assert page.locator(".steps a[aria-current=step]").count() == 1
     page.locator("[data-go=play]").click()

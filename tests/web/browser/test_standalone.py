@@ -24,6 +24,8 @@ pytestmark = [*MARKS, pytest.mark.slow]
 READ = """rows => rows.map(row =>
   [row.querySelector("th").textContent, Number(row.dataset.value), Number(row.dataset.place)])"""
 
+REFUSAL = "rows => { try { return JSON.stringify(readRows(rows)); } catch (error) { return error.message; } }"
+
 
 class Offline:
     """An exported page in a browser whose network is off; what it asks for and what goes wrong is kept."""
@@ -147,6 +149,18 @@ def test_a_digit_can_be_drawn_and_wrong_rows_are_named(chromium: Any, tmp_path: 
 
     made = exported("words", tmp_path / "words")
     opened = Offline(chromium, made, tmp_path / "words")
+    for rows, words in (
+        ("gap,colour\n1,red", "the first row lacks the column <b>size</b>"),
+        ("gap;colour;<b>size</b>\n1;blue;2", "row 1, colour is blue; expected one of red"),
+        ("gap\tcolour\t<b>size</b>\n1\tred", "row 1 has 2 cells; expected 3"),
+        ("gap,gap,colour\n1,1,red", "the first row names a column twice"),
+        ("1,0", "row 1 has 2 cells; expected 5"),
+        ("\n" * 3, "there is no input yet: paste rows"),
+        ("1\n" * 1002, "at most 1000 rows are predicted at once"),
+    ):
+        assert words in opened.page.evaluate(REFUSAL, rows)
+    quoted = 'gap,"colour",<b>size</b>\n?,"green, pale",2\n3,red,"1"'
+    assert opened.page.evaluate("rows => readRows(rows)[1]", quoted) == [1.0, 1.0, 0.0, 0.0, 3.0]
     opened.page.get_by_label("<b>size</b>").fill("wide")
     opened.page.get_by_role("button").click()
     assert "<b>size</b> is wide; expected a number such as 3.5" in opened.page.get_by_role("alert").inner_text()

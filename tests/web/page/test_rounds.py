@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from flnet.web.page.rounds import MOST_NODES, MOST_STEPS
+from flnet.node.replay import STATES
+from flnet.web.page.rounds import CHIPS, MOST_NODES, MOST_STEPS
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
 from tests.web.page_reading import Page, load
@@ -70,6 +71,10 @@ async def test_a_round_is_told_step_by_step(client: Client, node: FakeNode) -> N
     html = await html_of(client, f"{HERE}?round=1&step=2")
     assert states(html) == ["sent its update", "waited for", "waited for"]
     assert "The nodes after step 2" in Page(html).text
+
+
+def test_every_state_has_a_look() -> None:
+    assert CHIPS.keys() == STATES.keys()
 
 
 async def test_rounds_lead_to_each_other_and_the_newest_comes_first(client: Client, node: FakeNode) -> None:
