@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pytest
 
+from flnet.compute.export import OnnxGraph
+from flnet.compute.standalone import page_of
 from flnet.protocol.messages import HyperParams
 from tests.threats.conftest import Serve
 from tests.web.browsing import HERE, MARKS
@@ -69,7 +75,7 @@ PAYLOADS = [
     f"<scr\u0000ipt>{DO}</script>",
     f"\u202e<script>{DO}</script>\u2066",
 ]
-PATHS = ("/", "/?fragment=main", "/view/models/MNIST", "/view/data", "/view/predict/MNIST")
+PATHS = ("/", "/?fragment=main", "/view/models/MNIST", "/view/data", "/view/predict/MNIST", "/view/rounds/MNIST")
 OURS = "script:not([src^='/web/']), img:not([src^='/web/']), iframe, object, embed, base, style, meta[http-equiv]"
 HANDLERS = """() => [...document.querySelectorAll("*")].flatMap(one => [...one.attributes])
   .filter(one => one.name.startsWith("on") || /^\\s*javascript:/i.test(one.value) && one.name === "href").length"""
@@ -95,6 +101,20 @@ def poison(node: FakeNode, text: str, place: int) -> None:
     node.around.append({"id": name, "address": text, "info": info, "error": text})
 
 
+def hostile_record() -> dict[str, Any]:
+    """A round in which every name and every reason is one of the texts."""
+    return {
+        **{"round": 0, "initiator": PAYLOADS[0], "outcome": PAYLOADS[1], "error": PAYLOADS[2]},
+        **{"contributors": PAYLOADS[:20], "missing": PAYLOADS[20:], "exchanged_with": PAYLOADS[3]},
+        **{
+            "pre_fedavg_accuracy": 0.5,
+            "post_fedavg_accuracy": 0.5,
+            "left_out": dict(pairwise(PAYLOADS)),
+        },
+        "weighed": {text: {"weight": 0.02, "reason": text} for text in PAYLOADS},
+    }
+
+
 def test_there_are_fifty_of_them() -> None:
     assert len(set(PAYLOADS)) == 50
 
@@ -106,7 +126,9 @@ async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromi
     for place, text in enumerate(PAYLOADS):
         poison(node, text, place)
         node.feed.publish("update_received", text, "MNIST", peer=text)
+        node.feed.publish("peer_declined", text, "MNIST", {"round": 0, "peer": text})
         node.feed.publish(text, text, text)
+    node.jobs["MNIST"].records.append(hostile_record())
     async with serving() as port, asyncio.timeout(120):
         context = await chromium.new_context(locale=language)
         context.on("dialog", lambda dialog: wrong.append(dialog.message))
@@ -120,6 +142,13 @@ async def test_whatever_peers_say_is_text(serving: Serve, node: FakeNode, chromi
             assert await page.evaluate("window.taken") is None, path
             assert await page.locator(OURS).count() == 0, path
             assert await page.evaluate(HANDLERS) == 0, path
+        await page.goto(f"http://127.0.0.1:{port}/view/rounds/MNIST")
+        await page.locator(".steps a").nth(9).click()  # the script shows the names and sentences
+        assert await page.evaluate("window.taken") is None
+        assert (
+            await page.locator("[data-why]").evaluate_all("all => all.filter(one => one.children.length).length")
+            == 0
+        )
         await context.close()
     assert wrong == []
 
@@ -144,4 +173,33 @@ async def test_what_comes_while_the_page_is_open_is_text_too(
         assert await page.locator(OURS).count() == 0
         assert await page.evaluate(HANDLERS) == 0
         await page.context.close()
+    assert wrong == []
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_an_exported_page_shows_names_as_text(chromium: Any, tmp_path: Path) -> None:
+    pytest.importorskip("onnx", reason="the extra onnx is not installed")
+    names, count = [text for text in PAYLOADS if "=" not in text], len(PAYLOADS)
+    names += [f"{text.partition('=')[0]} {place}={text}" for place, text in enumerate(PAYLOADS) if "=" in text]
+    model = OnnxGraph("T", (count,)).dense(np.eye(count), np.zeros(count)).softmax().to_bytes()
+    inputs = {"kind": "table", "shape": [count], "low": None, "high": None, "names": names, "gaps": True}
+    wrong: list[str] = []
+    context = await chromium.new_context(offline=True)
+    context.on("dialog", lambda dialog: wrong.append(dialog.message))
+    context.on("request", lambda asked: None if asked.url.startswith("file:") else wrong.append(asked.url))
+    page = await context.new_page()
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda told: wrong.append(told.text))
+    for text in PAYLOADS[::7]:
+        told = {"label": text, "note": text, "digest": text, "accuracy": "0.5", "round": "1", "predicts": "one_of"}
+        metadata = {**told, "inputs": json.dumps({**inputs, "hint": text}), "classes": json.dumps(PAYLOADS)}
+        (tmp_path / "page.html").write_bytes(page_of(model, metadata, text))
+        await page.goto((tmp_path / "page.html").as_uri())
+        await page.get_by_role("button").click()
+        await page.locator("[data-predicted]").wait_for()
+        assert await page.evaluate("window.taken") is None
+        assert await page.locator("script").count() == 2
+        assert await page.locator("img, iframe, object, embed, base, svg, link, video, audio, a").count() == 0
+        assert await page.evaluate(HANDLERS) == 0
+    await context.close()
     assert wrong == []
