@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -35,9 +38,17 @@ def test_a_learnt_model_reads_digits_here_and_elsewhere(tmp_path: Path) -> None:
         pytest.importorskip("onnx", reason="the extra onnx is not installed")
         folder = tmp_path / "out"
         folder.mkdir()
-        files = {form: exported(node, form, folder) for form in ("safetensors", "onnx")}
+        files = {form: exported(node, form, folder) for form in ("safetensors", "onnx", "folder", "html")}
         assert Params(load_file(files["safetensors"])).digest == model["digest"]
         assert model["digest"] in files["safetensors"].with_suffix(".md").read_text("utf-8")
+        assert files["html"].read_bytes().startswith(b"<!DOCTYPE html>")
+        with zipfile.ZipFile(files["folder"]) as packed:
+            packed.extractall(folder)
+        rows = folder / "rows.json"
+        rows.write_text(json.dumps(_scikit_digits().x[:200].tolist()))
+        program = folder / files["folder"].stem / "predict.py"
+        done = subprocess.run([sys.executable, program, rows], capture_output=True, text=True, check=True)
+        assert [json.loads(line)["predicted"] for line in done.stdout.splitlines()] == answer["predicted"]
         runtime = pytest.importorskip("onnxruntime", reason="onnxruntime, which runs the file, is not here")
         session = runtime.InferenceSession(files["onnx"])
         (values,) = session.run(None, {"inputs": _scikit_digits().x[:200].astype(np.float32)})
