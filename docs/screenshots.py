@@ -46,7 +46,7 @@ STROKE = (
     *((0.3, 0.2), (0.45, 0.12), (0.62, 0.18), (0.65, 0.33), (0.5, 0.47)),
     *((0.66, 0.6), (0.68, 0.75), (0.5, 0.88), (0.3, 0.8)),
 )
-VIEWS = ("models", "predict", "data", "keys", "settings", "api")
+VIEWS = ("models", "predict", "rounds", "data", "keys", "settings", "api")
 
 
 def main() -> None:
@@ -220,6 +220,7 @@ class Camera:
             self.shoot(f"page-{scheme}", "/", color_scheme=scheme)
             for view in VIEWS:
                 self.shoot(f"{view}-{scheme}", f"/view/{view}", before=PREPARED.get(view), color_scheme=scheme)
+        self.exported(mesh[0])
         self.shoot("page-phone", "/", width=PHONE, color_scheme="dark")
         self.shoot("page-es", "/", locale="es")
         mesh[-1].process.kill()
@@ -228,6 +229,15 @@ class Camera:
         until(lambda: any(peer["state"] != "alive" for peer in mesh[0].get("/peers")), "the loss of a peer")
         self.shoot("mesh", "/", part="section[aria-labelledby=mesh]")
         self.shoot("page-training", "/", before=lambda page: page.locator("progress").first.wait_for())
+
+    def exported(self, node: Node) -> None:
+        """The exported page of the newest model, with a digit that was drawn."""
+        digest = node.get(f"/jobs/{TRAINER}/models")[0]["digest"]
+        page = node.http.get(f"/jobs/{TRAINER}/models/{digest}?format=html")
+        page.raise_for_status()
+        place = Path("exported.html").resolve()
+        place.write_bytes(page.content)
+        self.shoot("exported", place.as_uri(), before=draw)
 
     def who_waits(self, node: Node) -> None:
         """The page of a node of a pinned mesh at which another one waits."""
@@ -249,7 +259,7 @@ class Camera:
             viewport={"width": width, "height": 900}, **{"locale": "en", "ignore_https_errors": True, **options}
         )
         page = context.new_page()
-        page.goto(self.address + path)
+        page.goto(path if path.startswith("file:") else self.address + path)
         if before:
             before(page)
         page.evaluate("document.activeElement.blur()")
@@ -262,7 +272,7 @@ class Camera:
 
 def draw(page: Any) -> None:
     """Draw a digit, and wait for what the model says."""
-    box = page.locator("canvas").bounding_box()
+    box = page.locator("canvas").first.bounding_box()
     points = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in STROKE]
     page.mouse.move(*points[0])
     page.mouse.down()
@@ -270,6 +280,11 @@ def draw(page: Any) -> None:
         page.mouse.move(x, y, steps=4)
     page.mouse.up()
     page.locator("[data-predicted]").wait_for()
+
+
+def halfway(page: Any) -> None:
+    """Go to the middle of a round."""
+    page.locator(".steps a").nth(3).click()
 
 
 def compare(page: Any) -> None:
@@ -283,7 +298,12 @@ def open_first(page: Any) -> None:
     page.locator("main details summary").first.click()
 
 
-PREPARED: Mapping[str, Callable[[Any], None]] = {"models": compare, "predict": draw, "api": open_first}
+PREPARED: Mapping[str, Callable[[Any], None]] = {
+    "models": compare,
+    "predict": draw,
+    "rounds": halfway,
+    "api": open_first,
+}
 
 
 def write(png: bytes, path: Path) -> None:

@@ -473,12 +473,24 @@ function drawing() {
   for (const kind of ["pointerup", "pointercancel"]) canvas.addEventListener(kind, () => {
     last = null;
     const pixels = asDigit(pen.getImageData(0, 0, 280, 280));
-    if (pixels) shown(() => [inRange(pixels)]);
+    if (pixels) shown(() => [asInput(pixels)]);
   });
   const button = made("button", { type: "button" }, t("clear"));
   button.addEventListener("click", clear);
   clear();
   return [made("p", { class: "hint" }, t("draw")), canvas, button];
+}
+
+// An input of these bytes, which are shown as the model sees them.
+function asInput(pixels) {
+  const [high, wide, channels = 1] = MODEL.inputs.shape, picture = new ImageData(wide, high);
+  for (let place = 0; place < wide * high; place += 1) for (let colour = 0; colour < 4; colour += 1) {
+    picture.data[4 * place + colour] = colour === 3 ? 255 : pixels[channels * place + (channels === 3 ? colour : 0)];
+  }
+  const seen = document.querySelector(".seen");
+  seen.getContext("2d").putImageData(picture, 0, 0);
+  seen.hidden = false;
+  return inRange(pixels);
 }
 
 function pictureForm() {
@@ -488,13 +500,7 @@ function pictureForm() {
   seen.hidden = true;
   file.addEventListener("change", () => file.files.length && shown(async () => {
     const pixels = await readPicture(file.files[0]).catch(() => { throw new Unusable(t("unreadable")); });
-    const picture = new ImageData(wide, high);
-    for (let place = 0; place < wide * high; place += 1) for (let colour = 0; colour < 4; colour += 1) {
-      picture.data[4 * place + colour] = colour === 3 ? 255 : pixels[channels * place + (channels === 3 ? colour : 0)];
-    }
-    seen.getContext("2d").putImageData(picture, 0, 0);
-    seen.hidden = false;
-    return [inRange(pixels)];
+    return [asInput(pixels)];
   }));
   const drawn = high === DRAWN_SIDE && wide === DRAWN_SIDE && channels === 1 ? drawing() : [];
   return [...drawn, made("label", {}, t("picture", { size: `${wide} x ${high}` }), file), seen];

@@ -136,6 +136,7 @@ def test_the_page_breaks_no_rule_of_accessibility(name: str, locale: str, chromi
 def test_a_digit_can_be_drawn_and_wrong_rows_are_named(chromium: Any, tmp_path: Path) -> None:
     made = exported("MNIST_3_7", tmp_path / "digits")
     opened = Offline(chromium, made, tmp_path / "digits")
+    assert not opened.page.locator("canvas.seen").is_visible()
     box = opened.page.locator("canvas.draw").bounding_box()
     mouse = opened.page.mouse
     for place, (x, y) in enumerate([(0.25, 0.15), (0.75, 0.15), (0.6, 0.5), (0.45, 0.88)]):
@@ -145,6 +146,7 @@ def test_a_digit_can_be_drawn_and_wrong_rows_are_named(chromium: Any, tmp_path: 
     mouse.up()
     opened.page.locator("[data-predicted]").wait_for()
     assert opened.page.locator("[data-predicted]").inner_text() == "7"
+    assert opened.page.locator("canvas.seen").is_visible()
     opened.end()
 
     made = exported("words", tmp_path / "words")
