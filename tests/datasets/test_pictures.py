@@ -16,6 +16,7 @@ from flnet.compute.prediction import picture_input
 from flnet.datasets.pictures import Colour, Unreadable, decoded
 from flnet.errors import DataMissing
 from flnet.installing import install
+from flnet.params.params import Array
 from flnet.trainer import InputSpec
 from tests.datasets.own_files import in_every_form, picture, save
 
@@ -110,3 +111,27 @@ def test_predictions_see_the_pixels_that_training_sees(
         trained = decoded(file, (9, 12), colour)
         assert trained.std() > 1, name
         assert np.array_equal(picture_input(file.read_bytes(), InputSpec("image", shape))[0], trained), name
+
+
+def squeezed(pixels: Array, width: int) -> Array:
+    """The columns of a grey picture squeezed by Lanczos resampling, in whole numbers (Pillow up to version 12)."""
+    before, out = pixels.shape[1], np.zeros((len(pixels), width), np.uint8)
+    stretch = max(before / width, 1.0)
+    for place in range(width):
+        centre = (place + 0.5) * before / width
+        first, end = max(0, int(centre - 3 * stretch + 0.5)), min(before, int(centre + 3 * stretch + 0.5))
+        x = (np.arange(first, end) - centre + 0.5) / stretch
+        weights = np.sinc(x) * np.sinc(x / 3) * (abs(x) < 3)
+        whole = np.trunc(weights / weights.sum() * 2**22 + np.where(weights < 0, -0.5, 0.5)).astype(np.int64)
+        out[:, place] = np.clip((2**21 + pixels[:, first:end].astype(np.int64) @ whole) >> 22, 0, 255)
+    return out
+
+
+@pytest.mark.parametrize("shape", [(31, 17), (17, 31), (90, 5), (200, 33), (28, 28), (1, 1)])
+def test_pixels_are_the_same_whatever_order_a_version_of_pillow_takes(
+    shape: tuple[int, int], tmp_path: Path
+) -> None:
+    pixels = np.random.default_rng(sum(shape)).integers(0, 256, shape).astype(np.uint8)
+    path = save(tmp_path / "p.png", pixels)
+    expected = squeezed(squeezed(pixels, 20).T, 28).T
+    assert np.array_equal(decoded(path, (20, 28), "grey"), expected)
