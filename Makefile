@@ -2,15 +2,16 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+LIGHT := $(VENV)/.installed-light
 STAMP := $(VENV)/.installed
 EARLIER := $(VENV)/earlier
-PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
+PIP := $(BIN)/python -m pip --disable-pip-version-check
 ARGS ?=
 
 .PHONY: help venv compiled demo lint quick test long bench screenshots translations clean
 
 help:
-	@echo "make venv    create $(VENV) with all that flnet needs (PYTHON=$(PYTHON))"
+	@echo "make venv    create $(VENV) with all that flnet and its tests need (PYTHON=$(PYTHON))"
 	@echo "make demo    four nodes on this machine that train MNIST (ARGS='--nodes 3 --rounds 2 --exit', or '--vertical')"
 	@echo "make quick   the tests that need no network, browser or data set: the ones to run while editing"
 	@echo "make test    lint, types and all tests that CI runs (ARGS='-k settings')"
@@ -23,15 +24,26 @@ help:
 
 venv: $(STAMP)
 
-$(STAMP): pyproject.toml
+# What the demo needs, and a node that trains with PyTorch. Nothing is compiled ahead: most of it is never imported, and
+# that would be a sixth of the disk.
+$(LIGHT): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "flnet needs Python 3.11 or newer, but PYTHON=$(PYTHON) is " + sys.version.split()[0])'
-	@echo "installing into $(VENV); the first time this takes a few minutes"
+	@echo "installing into $(VENV); the first time this takes a minute or two"
 	@rm -f $@
 	@$(PYTHON) -m venv $(VENV)
-	@$(PIP) install --upgrade pip
-	@# First and alone: so its exact version decides, and no resolver tries another build with CUDA.
-	@$(PIP) install 'torch==2.13.0'
-	@$(PIP) install -e '.[torch,tensorflow,images,table,onnx,experiments,vertical,privacy,lan,dev]'
+	@$(PIP) -qq install --upgrade pip
+	@# First and alone: so its exact version decides, and no resolver tries another build. For Linux, PyPI has a build with
+	@# gigabytes of CUDA; the one of PyTorch's own index has none, and counts as newer.
+	@echo "1 of 2: PyTorch for processors (200 MB)"
+	@$(PIP) install --no-compile --no-deps 'torch==2.13.0' --extra-index-url https://download.pytorch.org/whl/cpu --retries 1
+	@echo "2 of 2: flnet and what it needs (120 MB)"
+	@$(PIP) -qq install --no-compile -e '.[torch,images,onnx]'
+	@touch $@
+
+$(STAMP): $(LIGHT)
+	@echo "installing TensorFlow, and what the tests need (2 GB); this takes a few minutes"
+	@rm -f $@
+	@$(PIP) -qq install -e '.[torch,tensorflow,images,table,onnx,experiments,vertical,privacy,lan,dev]'
 	@touch $@
 
 # Nodes and their training children are processes of their own: where Python is told to write no byte code, each of
@@ -39,7 +51,8 @@ $(STAMP): pyproject.toml
 compiled: venv
 	@$(BIN)/python -m compileall -q flnet trainers resources
 
-demo: compiled
+demo: $(LIGHT)
+	@$(BIN)/python -m compileall -q flnet trainers resources
 	@$(BIN)/flnet demo $(ARGS)
 
 # Earlier versions of mypy do not know the variable, and check in one process.
@@ -65,7 +78,7 @@ test: lint compiled
 
 # Nodes of the earlier version call peers with aiohttp, which nothing else needs: it is kept apart.
 $(EARLIER): $(STAMP)
-	@$(PIP) install --target $@ 'aiohttp>=3.10,<4'
+	@$(PIP) -qq install --target $@ 'aiohttp>=3.10,<4'
 
 long: lint compiled $(EARLIER)
 	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n 4 --dist loadgroup --no-loadscope-reorder --long $(ARGS)
