@@ -319,6 +319,8 @@ class InputSpec:
         ignored: columns of the data set that are no inputs (target, id); an input that comes as an object may have
             them, so that people can use rows as they are in the file.
         gaps: whether a number may be missing. `predict` then gets NaN for it, and so does an ONNX file.
+        no_value: words that mean a missing value in the data set, besides the usual ones.
+        decimal: the sign before the decimals of numbers in the data set, for rows that come as they are in the file.
         scale: of each column the mean that `predict` subtracts and the spread by which it divides then; empty where
             inputs are not scaled by column. An ONNX file of the trainer does the same.
         scale_is_own: whether some of these come from this node's own rows, so that only its operator may see them.
@@ -332,6 +334,8 @@ class InputSpec:
     hint: str = ""
     ignored: tuple[str, ...] = ()
     gaps: bool = False
+    no_value: tuple[str, ...] = ()
+    decimal: Literal[".", ","] = "."
     scale: tuple[tuple[float, float], ...] = ()
     scale_is_own: bool = False
 

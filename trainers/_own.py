@@ -279,6 +279,8 @@ def _table(own: OwnTable, settings: TrainerSettings) -> OwnTrainer:
         hint=text("one row as it stands in the table"),
         ignored=data.table.others,
         gaps=own.missing == "mean",
+        no_value=tuple(own.no_value),
+        decimal=own.decimal,
         scale=tuple((float(mean), float(spread)) for mean, spread in data.scales),
         scale_is_own=bool(np.isnan(data.table.scales).any()),
     )

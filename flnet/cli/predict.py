@@ -84,7 +84,7 @@ def _csv(path: Path) -> dict[str, Any]:
 
 
 def _arff(path: Path) -> dict[str, Any]:
-    from flnet.datasets.multi_label import arff_cells  # noqa: PLC0415  it needs NumPy, other kinds of files none
+    from flnet.datasets.arff import arff_cells  # noqa: PLC0415  it needs NumPy, other kinds of files none
 
     rows: list[Mapping[str, float | str]] = []
     with path.open(encoding="utf-8-sig") as file:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import math
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -25,6 +26,7 @@ from flnet.text import text
 from flnet.trainer import InCoarse, InputSpec, Kind, Meaning, Prediction, Trainer
 
 _KINDS = ("image", "features", "table")
+_DECIMAL_COMMA = re.compile(r"[+-]?\d+,\d+")
 _SLACK = 1e-3  # by which probabilities in float16 may miss [0, 1], or their sum 1
 
 
@@ -82,7 +84,7 @@ def spec_of(offers: Mapping[str, Any]) -> InputSpec | None:
     fields = offers.get("inputs")
     if fields is None:
         return None
-    lists = {name: tuple(fields[name]) for name in ("shape", "names", "ignored") if name in fields}
+    lists = {name: tuple(fields[name]) for name in ("shape", "names", "ignored", "no_value") if name in fields}
     return InputSpec(**{**fields, **lists})
 
 
@@ -240,6 +242,8 @@ def _spec_fields(spec: InputSpec, name: str) -> dict[str, Any]:
         "hint": str(spec.hint),
         **({"ignored": [str(column) for column in spec.ignored]} if spec.ignored else {}),
         **({"gaps": True} if spec.gaps else {}),
+        **({"no_value": [str(word) for word in spec.no_value]} if spec.no_value else {}),
+        **({"decimal": ","} if spec.decimal == "," else {}),
     }
 
 
@@ -411,10 +415,12 @@ def _lacking(missing: Sequence[str], row: Mapping[str, Any], spec: InputSpec) ->
 
 def _cell(value: Any, name: str, spec: InputSpec, place: int) -> Any:
     """A number of a row; NaN where one is missing and may be. What JSON has for a number is checked later."""
-    if is_absent(value):
+    if is_absent(value, spec.no_value):
         if spec.gaps:
             return math.nan
         raise InputRefused(text("input {place}, column {name}, has no value", place, repr(name[:60])))
+    if isinstance(value, str) and spec.decimal == "," and _DECIMAL_COMMA.fullmatch(value.strip()):
+        return float(value.replace(",", "."))
     if isinstance(value, str):
         raise InputRefused(
             text(
@@ -433,7 +439,7 @@ def _word(value: Any, column: str, words: Sequence[str], spec: InputSpec, place:
         return value.strip()
     if isinstance(value, int | float) and (alike := [word for word in words if _is_number(word, value)]):
         return alike[0]
-    if is_absent(value) and spec.gaps:
+    if is_absent(value, spec.no_value) and spec.gaps:
         return None
     raise InputRefused(
         text(
@@ -454,9 +460,9 @@ def _is_number(word: str, value: float) -> bool:
         return False
 
 
-def is_absent(value: Any) -> bool:
-    """Whether a cell has no value."""
-    return value is None or (isinstance(value, str) and value.strip() in ABSENT)
+def is_absent(value: Any, no_value: Sequence[str] = ()) -> bool:
+    """Whether a cell has no value; `no_value` are further words for that."""
+    return value is None or (isinstance(value, str) and (value.strip() in ABSENT or value.strip() in no_value))
 
 
 def _numbers(rows: list[Any], spec: InputSpec) -> Array:

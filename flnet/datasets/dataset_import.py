@@ -31,7 +31,8 @@ from flnet.datasets.archives import Limit, broken, drafted, inner_folder, is_arc
 from flnet.datasets.files import class_folders
 from flnet.datasets.labelled import unpacked_size
 from flnet.datasets.no_code import OwnImages, read_own
-from flnet.datasets.tables import TextRows, shown, text_rows
+from flnet.datasets.tables import shown
+from flnet.datasets.text_rows import TextRows, text_rows
 from flnet.errors import DataMissing, DataThere, FlnetError, ImportRefused, NoRoom
 from flnet.text import Text, text
 from flnet.trainer import TrainerFile
@@ -42,7 +43,7 @@ R = TypeVar("R")
 _CHOOSE = text(
     "choose that with --replace on the command line, the tick on the page, or replace=true in a request"
 )
-_FILES = (".csv", ".tsv", ".txt", ".parquet")  # a place that ends so is a file
+_FILES = (".csv", ".tsv", ".txt", ".parquet", ".pq", ".arff")  # a place that ends so is a file
 
 
 @dataclass(frozen=True)
@@ -323,9 +324,9 @@ def _free_name(folder: Path, file: Path) -> Path | None:
 
 def _rows_to(place: Place, came: Path, files: Sequence[Path]) -> AddedExamples:
     path, sources = place.path, RowSources(place.path)
-    if path.suffix.lower() in (".parquet", ".pq"):
+    if path.suffix.lower() in (".parquet", ".pq", ".arff"):
         raise ImportRefused(
-            text("{name} is a Parquet file, to which no rows can be added; save it as CSV", path.name)
+            text("{name} is no CSV file, and rows can be added to such a file only; save it as CSV", path.name)
         )
     if sum(file.stat().st_size for file in files) > MOST_NEW_BYTES:
         raise ImportRefused(

@@ -125,7 +125,11 @@ class OwnTable(Own):
     id: Name | None = None
     coarse: Name | None = None  # where nodes label differently: the label in this node's own classes
     missing: Literal["stop", "skip", "mean"] = "stop"
+    no_value: Annotated[
+        list[Name], Field(max_length=100), AfterValidator(_different)
+    ] = []  # words for a missing value
     separator: Literal[",", ";", "tab"] = ","
+    decimal: Literal[".", ","] = "."
     model: Literal["linear", "mlp"] = "linear"
     hidden: Annotated[list[Annotated[int, Field(ge=1, le=4096)]], Field(min_length=1, max_length=8)] = [32]
 
@@ -146,6 +150,8 @@ class OwnTable(Own):
                 raise ValueError(
                     text("the spread of {name} is {value}; expected more than 0", name, f"{pair[1]:g}")
                 )
+        if self.decimal == self.separator:
+            raise ValueError(text('decimal and separator are both ","; expected different signs'))
         if both := sorted(self.categories.keys() & self.scale.keys()):
             raise ValueError(text("{name} stands in categories and in scale; expected one of them", both[0]))
         return self._check_uses_of_columns()

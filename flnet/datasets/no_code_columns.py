@@ -18,7 +18,8 @@ import numpy as np
 from flnet.algorithms.vertical.identifiers import EXACT_BITS
 from flnet.algorithms.vertical.taylor_regression import standardise
 from flnet.datasets.no_code import OwnColumns
-from flnet.datasets.tables import ABSENT, BadRow, near, shown, text_rows
+from flnet.datasets.tables import ABSENT, BadRow, near, shown
+from flnet.datasets.text_rows import text_rows
 from flnet.errors import TrainerError
 from flnet.params.params import Array
 from flnet.text import joined, text

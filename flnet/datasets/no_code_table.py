@@ -16,7 +16,8 @@ from flnet.datasets.labelled import Labelled, Rows, fingerprint
 from flnet.datasets.no_code import OwnLabels, OwnTable, counted
 from flnet.datasets.samples import is_sample
 from flnet.datasets.split import dealt_counts, grouped_split, own_grouped, own_rows, stored_split, with_partition
-from flnet.datasets.tables import ABSENT, BadRow, ColumnSpec, shown, text_rows
+from flnet.datasets.tables import ABSENT, BadRow, ColumnSpec, shown
+from flnet.datasets.text_rows import text_rows
 from flnet.errors import DataMissing, TrainerError
 from flnet.labels.losses import Labels
 from flnet.params.params import Array
@@ -108,6 +109,7 @@ class _TableReader:
         others = [name for name in self.header if name not in spoken_for]
         self.features = tuple(sorted(own.features or others))
         _check_header(self.path, own, self.header, self.features)
+        self._absent = ABSENT.union(own.no_value)
         self._at = {name: place for place, name in enumerate(self.header)}
         self._cells = [(self._at[name], self._read(name)) for name in self.features]
         self.unused = [name for name in others if name not in self.features]
@@ -168,10 +170,10 @@ class _TableReader:
             column = ColumnSpec(name)
 
             def number(cell: str, where: str) -> Sequence[float]:
-                if cell in ABSENT:
+                if cell in self._absent:
                     return [self._fill(name, cell, where)]
                 try:
-                    return [column.number(cell, where)]
+                    return [column.number(self._pointed(cell), where)]
                 except BadRow as exc:
                     raise BadRow(
                         text("{reason}, or the values of {name} listed under [categories]", exc, name)
@@ -181,7 +183,7 @@ class _TableReader:
         places = {cell: i for i, cell in enumerate(allowed)}
 
         def category(cell: str, where: str) -> Sequence[float]:
-            if cell not in places and cell in ABSENT:
+            if cell not in places and cell in self._absent:
                 self._fill(name, cell, where)
             elif cell not in places:
                 raise BadRow(
@@ -196,6 +198,10 @@ class _TableReader:
             return [float(i == places.get(cell)) for i in range(len(allowed))]
 
         return category
+
+    def _pointed(self, cell: str) -> str:
+        """A cell with a decimal point, whatever the file has."""
+        return cell.replace(",", ".") if self.own.decimal == "," else cell
 
     def _fill(self, name: str, cell: str, where: str) -> float:
         if self.own.missing != "mean":
@@ -212,7 +218,7 @@ class _TableReader:
     def _label(self, name: str | None, allowed: tuple[str, ...], cells: list[str], where: str) -> str:
         """A label of these classes, or nothing: where nodes label differently, a row may lack one kind of label."""
         cell = cells[self._at[name]].strip() if name in self._at else ""
-        if cell in ABSENT and cell not in allowed:
+        if cell in self._absent and cell not in allowed:
             return ""
         if cell not in allowed:
             raise BadRow(
@@ -235,7 +241,7 @@ class _TableReader:
         if self.labels is not None:
             return self._label(self.own.target, self.labels.words, cells, where)
         name, cell = self.own.target, cells[self._at[self.own.target]].strip()
-        if cell in ABSENT and cell not in (self.own.classes or ()):
+        if cell in self._absent and cell not in (self.own.classes or ()):
             raise Missing(
                 text(
                     "{where}: the target {name} has no value ({value})",
@@ -245,7 +251,7 @@ class _TableReader:
                 )
             )
         if self.own.target_scale is not None:
-            return ColumnSpec(name).number(cell, where)
+            return ColumnSpec(name).number(self._pointed(cell), where)
         if self.own.classes is not None and cell not in self.own.classes:
             raise BadRow(
                 text(
@@ -260,7 +266,7 @@ class _TableReader:
 
     def _group(self, cells: list[str], where: str) -> str:
         cell = cells[self._at[self.own.id]].strip() if self.own.id else ""
-        if self.own.id and cell in ABSENT:
+        if self.own.id and cell in self._absent:
             raise Missing(
                 text(
                     "{where}: the id {name} has no value ({value})",

@@ -1,8 +1,6 @@
-"""Tables: rows of text from CSV or Parquet, and tables of numbers made from them.
+"""Tables of numbers, made from rows of text; and reading such rows within bounds.
 
-CSV is read with the standard library, as UTF-8. Parquet needs pyarrow, an optional extra; its cells are turned into text,
-so that both kinds of file pass the same checks. All text is made Unicode NFC, so that "größe" is one name, whether a Mac
-or another machine wrote it. A cell that is no number is an error with file and line, never a guess.
+A cell that is no number is an error with file and line, never a guess.
 """
 
 from __future__ import annotations
@@ -12,20 +10,17 @@ import difflib
 import math
 import unicodedata
 from array import array
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Literal, TextIO, TypeVar
+from typing import Literal, TextIO, TypeVar
 
 import numpy as np
 
 from flnet.datasets.labelled import Matrix, SparseRows
-from flnet.errors import DataMissing, TrainerError
-from flnet.installing import install
+from flnet.errors import TrainerError
 from flnet.params.params import Array
 from flnet.text import text
 
@@ -371,105 +366,9 @@ def check_width(columns: int, where: str) -> None:
         )
 
 
-_LONGEST = 200  # characters of a column's name
 _SHOWN = 12  # columns that an error names
 _LONGEST_SHOWN = 100  # characters of what an error names
 _COMPARED = 2000  # columns with which a misspelt name is compared
-
-
-@dataclass(frozen=True)
-class TextRows:
-    """A header, and rows that are read on demand.
-
-    Attributes:
-        header: names of the columns, each once.
-        rows: where the row stands ("file, line 2") and its cells; of any number, which the reader checks.
-    """
-
-    header: tuple[str, ...]
-    rows: Iterator[tuple[str, list[str]]]
-
-
-@contextmanager
-def text_rows(path: Path, separator: str = ",") -> Iterator[TextRows]:
-    """Open a table; its rows can be read until the block ends.
-
-    Raises:
-        TrainerError: the file is empty, damaged, no UTF-8, or its header has a name twice or none.
-        DataMissing: it is Parquet, and pyarrow is not installed.
-    """
-    if path.is_dir():
-        raise TrainerError(text("{path} is a folder; expected a .csv or .parquet file", path))
-    with _parquet(path) if path.suffix in (".parquet", ".pq") else _csv(path, separator) as rows:
-        yield rows
-
-
-@contextmanager
-def _csv(path: Path, separator: str) -> Iterator[TextRows]:
-    try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            rows = csv_rows(path, file, separator)
-            _, names = next(rows, (1, []))
-            header = _checked(path, text("{path}, line {line}", path, 1), [cell.strip() for cell in names])
-            yield TextRows(
-                header, ((text("{path}, line {line}", path, number), cells) for number, cells in rows if cells)
-            )
-    except (csv.Error, UnicodeDecodeError) as exc:
-        raise TrainerError(text("{path} is not CSV text in UTF-8: {reason}", path, exc)) from exc
-    except OSError as exc:
-        raise TrainerError(text("{path} cannot be read: {reason}", path, exc)) from exc
-
-
-@contextmanager
-def _parquet(path: Path) -> Iterator[TextRows]:
-    try:
-        import pyarrow  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415
-        import pyarrow.parquet  # type: ignore[import-not-found, import-untyped, unused-ignore]  # noqa: PLC0415
-    except ImportError as exc:
-        how = text("install it ({command}), or save the table as CSV", install("table"))
-        raise DataMissing(
-            text("{path} is a Parquet file, and pyarrow, which reads those, is not installed", path), how
-        ) from exc
-    try:
-        with pyarrow.parquet.ParquetFile(path) as file:
-            header = _checked(path, str(path), [_text(name).strip() for name in file.schema_arrow.names])
-            yield TextRows(header, _parquet_rows(path, file))
-    except (pyarrow.ArrowException, OSError) as exc:
-        raise TrainerError(text("{path} cannot be read as a Parquet file: {reason}", path, exc)) from exc
-
-
-def _parquet_rows(path: Path, file: Any) -> Iterator[tuple[str, list[str]]]:
-    number = 0
-    for batch in file.iter_batches(batch_size=4096):
-        columns = [column.to_pylist() for column in batch.columns]
-        for cells in zip(*columns, strict=True):
-            number += 1
-            yield f"{path}, row {number}", [_text(cell) for cell in cells]
-
-
-def _text(cell: Any) -> str:
-    return "" if cell is None else unicodedata.normalize("NFC", str(cell))
-
-
-def _checked(path: Path, place: str, header: Sequence[str]) -> tuple[str, ...]:
-    check_width(len(header), place)
-    if not any(header):
-        raise TrainerError(text("{path} is empty: expected a first line with the names of the columns", path))
-    if not all(header):
-        raise TrainerError(text("{where}: column {column} has no name", place, header.index("") + 1))
-    if odd := [name for name in header if not name.isprintable() or len(name) > _LONGEST]:
-        raise TrainerError(
-            text(
-                "{where}: {name} is no name for a column: expected a short printable text",
-                place,
-                repr(odd[0][:40]),
-            )
-        )
-    if twice := sorted(name for name, count in Counter(header).items() if count > 1):
-        raise TrainerError(
-            text("{where}: {name} stands there twice; every column needs a name of its own", place, shown(twice))
-        )
-    return tuple(header)
 
 
 def near(absent: Sequence[str], known: Sequence[str]) -> str:

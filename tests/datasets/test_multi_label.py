@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flnet.datasets.arff import Arff, read_arff
 from flnet.datasets.labelled import SparseRows, dense_rows
-from flnet.datasets.multi_label import Arff, MultiLabel, read_arff, read_multi_label
+from flnet.datasets.multi_label import MultiLabel, read_multi_label
 from flnet.datasets.tables import BadRow
 from flnet.errors import TrainerError
 from flnet.params.params import Array

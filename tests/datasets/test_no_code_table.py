@@ -257,3 +257,40 @@ def test_too_few_rows_are_told(tmp_path: Path) -> None:
     csv_file(tmp_path / "t.csv", ["a", "y"], [[1, "n"], [2, "y"]])
     with pytest.raises(DataMissing, match=r"too few rows in .*t.csv: .* in train"):
         load_table(table(), node(tmp_path))
+
+
+ARFF = """@relation people
+@attribute age numeric
+@attribute sex {f,m}
+@attribute 'day of visit' date
+@attribute y {no,yes}
+@data
+40,f,'1 May',no
+?,m,'2 May',yes
+"""
+
+
+def test_an_arff_file_is_a_table_like_others(tmp_path: Path) -> None:
+    path = tmp_path / "t.arff"
+    path.write_text(ARFF, "utf-8")
+    found = read_table(path, table(**SEX, ignore=["day of visit"], missing="mean"))
+    as_csv = read(tmp_path, "age,sex,y\n40,f,no\n,m,yes\n", **SEX, missing="mean")
+    assert (found.features, found.classes, found.note) == (as_csv.features, as_csv.classes, as_csv.note)
+    np.testing.assert_array_equal(found.x, as_csv.x)
+
+
+def test_a_sparse_arff_row_has_the_first_word_of_what_it_does_not_name(tmp_path: Path) -> None:
+    path = tmp_path / "t.arff"
+    head = "@relation r\n@attribute a numeric\n@attribute sex {f,m}\n@attribute y {no,yes}\n@data\n"
+    path.write_text(head + "{0 2}\n{1 m, 2 yes}\n", "utf-8")
+    found = read_table(path, table(**SEX))
+    assert (found.x.tolist(), found.y.tolist()) == ([[2, 1, 0], [0, 0, 1]], [0, 1])
+
+
+def test_words_for_no_value_and_decimal_commas_are_read(tmp_path: Path) -> None:
+    body = "a;y\n1,5;no\nunknown;yes\n-2;yes\n"
+    found = read(tmp_path, body, separator=";", decimal=",", no_value=["unknown"], missing="mean")
+    assert found.x[[0, 2], 0].tolist() == [1.5, -2]
+    assert np.isnan(found.x[1, 0])
+    assert "'a' is '1,5'; expected a number" in fault(tmp_path, body, separator=";", no_value=["unknown"])
+    assert "'a' has no value (unknown)" in fault(tmp_path, body, separator=";", decimal=",", no_value=["unknown"])

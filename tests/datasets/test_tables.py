@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from flnet.datasets.labelled import dense_rows
-from flnet.datasets.tables import BadRow, ColumnSpec, RowBuilder, Table, gather, near, shown, text_rows
+from flnet.datasets.tables import BadRow, ColumnSpec, RowBuilder, Table, gather, near, shown
+from flnet.datasets.text_rows import text_rows
 from flnet.errors import DataMissing, TrainerError
 from flnet.installing import install
 from flnet.params.params import Array

@@ -12,7 +12,8 @@ import pytest
 from flnet.datasets import dataset_import, tables
 from flnet.datasets.dataset_import import bring_to, place_of
 from flnet.datasets.multi_label import read_multi_label
-from flnet.datasets.tables import LONGEST_ROW, text_rows
+from flnet.datasets.tables import LONGEST_ROW
+from flnet.datasets.text_rows import text_rows
 from flnet.errors import ImportRefused, TrainerError
 from flnet.trainer import TrainerFile
 from tests.processes.harness import Harness, RealNode, harness, until
@@ -117,7 +118,7 @@ import time
 
 import numpy as np
 
-from flnet.datasets.tables import text_rows
+from flnet.datasets.text_rows import text_rows
 from flnet.trainer import DataInfo, Fit, Score, Trainer
 
 DATA_PLACE = "numbers.csv"

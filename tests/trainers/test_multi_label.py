@@ -21,8 +21,8 @@ from flnet.compute.in_process import InProcessBackend
 from flnet.compute.loader import find_trainers
 from flnet.compute.prediction import predicted, read_inputs
 from flnet.compute.verbs import ExportRequest, PredictRequest, PrepareRequest
+from flnet.datasets.arff import arff_cells
 from flnet.datasets.dataset_import import bring_to, place_of
-from flnet.datasets.multi_label import arff_cells
 from flnet.errors import DataMissing, DataThere, TrainerError
 from flnet.params.arithmetic import weighted_mean
 from flnet.params.params import Params, Schema

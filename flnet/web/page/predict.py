@@ -17,7 +17,7 @@ from werkzeug.exceptions import HTTPException, UnsupportedMediaType
 from werkzeug.formparser import FormDataParser
 
 from flnet.compute.prediction import MAX_INPUTS, columns_of, is_absent, words_of
-from flnet.datasets.multi_label import arff_cells
+from flnet.datasets.arff import arff_cells
 from flnet.errors import FlnetError, InputRefused, PeerError, TrainerError, UnreadableBody
 from flnet.node.interface import Node, PredictionInput, View
 from flnet.params.params import TrainerId
@@ -251,7 +251,7 @@ def question_of(handed: FormInput, inputs: Mapping[str, Any]) -> PredictionInput
 
     Args:
         handed: what came.
-        inputs: what the trainer takes, as in a job's view: kind, shape, low, high, names, ignored, gaps.
+        inputs: what the trainer takes, as in a job's view: kind, shape, low, high, names, ignored, gaps, no_value, decimal.
 
     Raises:
         InputRefused: nothing came, or it is not what was asked for; says which row and column.
@@ -372,15 +372,22 @@ def _by_name(cells: Mapping[str, str], inputs: Mapping[str, Any], row: int = 0) 
         row: its number, from 1, for the words of a refusal; 0 if there is one row only.
     """
     names: Sequence[str] = inputs.get("names") or ()
-    may_lack = inputs.get("gaps") is True
+    no_value: Sequence[str] = inputs.get("no_value") or ()
+
+    def lacks(cell: str) -> bool:
+        return inputs.get("gaps") is True and is_absent(cell, no_value)
+
+    def pointed(cell: str) -> str:
+        return cell.replace(",", ".") if inputs.get("decimal") == "," else cell
+
     values: dict[str, float | None] = {
-        name: None if may_lack and is_absent(cells[name]) else _number(cells[name], _of_column(name, row))
+        name: None if lacks(cells[name]) else _number(pointed(cells[name]), _of_column(name, row))
         for name in names
         if name in cells
     }
     for column, words in words_of(names).items():
         if column in cells and not values.keys() & {f"{column}={word}" for word in words}:
-            if cells[column] not in words and not (may_lack and is_absent(cells[column])):
+            if cells[column] not in words and not lacks(cells[column]):
                 raise InputRefused(_no_word(cells[column], words, _of_column(column, row)))
             values |= {f"{column}={word}": float(word == cells[column]) for word in words}
     return values
