@@ -41,6 +41,7 @@ COMMANDS = {
     "pair": "flnet.cli.keys:pair_command",
     "token": "flnet.cli.keys:token_command",
     "data": "flnet.cli.data",
+    "new-trainer": "flnet.cli.new_trainer",
     "experiment": "flnet.cli.experiment",
 }
 

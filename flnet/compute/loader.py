@@ -164,6 +164,11 @@ _ID = re.compile(rf"[A-Za-z0-9_]{{1,{_LONGEST}}}")
 _Found = tuple[str, Callable[[], TrainerFile]]  # its name, and what reads the rest
 
 
+def own_trainers_folder(settings: Settings) -> Path:
+    """The folder into which descriptions of no-code trainers are written while a node runs."""
+    return settings.trainers_path or settings.folder / "own-trainers"
+
+
 def find_trainers(settings: Settings, *, every: bool = False) -> list[TrainerFile]:
     """The trainers that this node offers, sorted by id; one that cannot be offered says why in `error`.
 
@@ -175,7 +180,12 @@ def find_trainers(settings: Settings, *, every: bool = False) -> list[TrainerFil
     """
     readers: dict[str, list[Callable[[], TrainerFile]]] = {}
     sources = Sources()
-    for name, look in (*_shipped(sources), *_in_own_folder(settings.trainers_path, sources), *_installed(sources)):
+    own = (
+        _in_own_folder(settings.trainers_path, sources)
+        if settings.trainers_path
+        else _descriptions(own_trainers_folder(settings), sources)
+    )
+    for name, look in (*_shipped(sources), *own, *_installed(sources)):
         readers.setdefault(name[:_LONGEST], []).append(look)
     if absent := [name for name in settings.trainers if name not in readers]:
         known = ", ".join(sorted(readers)) or text("none")
@@ -293,13 +303,16 @@ def _shipped(sources: Sources) -> Iterator[_Found]:
             yield name, partial(_described, sources, name, path, f"{SHIPPED}.{name}")
 
 
-def _in_own_folder(folder: Path | None, sources: Sources) -> Iterator[_Found]:
-    if folder is None:
-        return
+def _in_own_folder(folder: Path, sources: Sources) -> Iterator[_Found]:
     if not folder.is_dir():
         raise SettingsError(text("FLNET_TRAINERS_PATH={folder} is no folder", folder))
     for name, path in _candidates(folder.resolve()):
         yield name, partial(_described, sources, name, path)
+    yield from _descriptions(folder, sources)
+
+
+def _descriptions(folder: Path, sources: Sources) -> Iterator[_Found]:
+    """The no-code trainers of a folder, which need not be there."""
     for path in sorted(folder.resolve().glob("*.toml")):
         if not path.name.startswith(("_", ".")) and path.name not in _NO_TRAINERS:
             yield path.stem, partial(_own, sources, path.stem, path)
@@ -357,6 +370,11 @@ def _described(
         )
     except UnreadableSource as exc:
         return TrainerFile(name, str(path), str(exc), module, attribute)
+
+
+def own_trainer(path: Path) -> TrainerFile:
+    """The no-code trainer of a file that was written while the node runs; `error` says what is wrong with it."""
+    return _own(Sources(), path.stem, path)
 
 
 def _own(sources: Sources, name: str, path: Path) -> TrainerFile:

@@ -19,10 +19,12 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
-from flnet.errors import DataMissing, TrainerError
+from flnet.datasets.files import replacing
+from flnet.errors import DataMissing, ImportRefused, InvalidMessage, NoRoom, TrainerError
 from flnet.labels.losses import Labels
 from flnet.labels.spaces import Labelling
 from flnet.params.params import Array
+from flnet.protocol.messages import explain
 from flnet.text import joined, text
 from flnet.trainer import TrainerSettings
 
@@ -62,6 +64,7 @@ class Own(BaseModel):
     label: str = Field(default="", max_length=100)
     licence: str = Field(default=text("not stated"), max_length=200)
     note: str = Field(default="", max_length=500)
+    offered: bool = False  # whether other nodes are shown this description, which their persons may take over
     epochs: int = Field(default=5, ge=1, le=10_000)
     rate: float = Field(default=0.02, gt=0, le=1_000)
     batch: int = Field(default=32, ge=1, le=1_000_000)
@@ -258,7 +261,7 @@ class OwnColumns(Own):
 
     @model_validator(mode="after")
     def _fits_together(self) -> OwnColumns:
-        for name in ("epochs", "split"):
+        for name in ("epochs", "split", "offered"):
             if name in self.model_fields_set:
                 raise ValueError(text("{key} is no option of kind = vertical", name))
         self._check_method()
@@ -354,6 +357,81 @@ def read_own(path: Path) -> AnyOwn:
     except ValidationError as exc:
         problems = [_problem(path, value, kind, error) for error in exc.errors(include_url=False)[:5]]
         raise TrainerError(joined(problems)) from exc
+
+
+def checked_own(fields: Mapping[str, Any]) -> AnyOwn:
+    """The description of a trainer in options that are no file's: of a form, or of another node, which may say anything.
+
+    Raises:
+        InvalidMessage: an option breaks a rule; says which.
+    """
+    kind = fields.get("kind")
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise InvalidMessage(text("expected kind images, table or vertical, got {value}", repr(kind)[:60]))
+    try:
+        return KINDS[kind].model_validate(fields)
+    except ValidationError as exc:
+        raise InvalidMessage(explain(exc)) from exc
+
+
+def toml_of(own: Own) -> str:
+    """The lines of a trainer's file, with the options that are stated: `read_own` gives the same description again."""
+    lines, tables = [], []
+    stated = own.model_dump(mode="json", exclude_unset=True)
+    for name, value in {"kind": stated.pop("kind"), **stated}.items():
+        if isinstance(value, dict):
+            inside = (f"{_toml_key(str(key))} = {_toml_value(each)}" for key, each in value.items())
+            tables += ["", f"[{name}]", *inside]
+        elif value is not None:
+            lines.append(f"{name} = {_toml_value(value)}")
+    return "\n".join([*lines, *tables]) + "\n"
+
+
+def write_own(folder: Path, name: str, own: Own) -> Path:
+    """Write the file of a trainer; it is there whole or not at all.
+
+    Raises:
+        ImportRefused: the name is none for a trainer, or there is such a file already.
+        NoRoom: it cannot be written.
+    """
+    if not is_trainer_id(name):
+        raise ImportRefused(
+            text(
+                "{name} is no name of a trainer: expected 1 to 64 letters, digits and underscores", repr(name[:80])
+            )
+        )
+    path = folder / f"{name}.toml"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if path.exists():
+            raise ImportRefused(text("{path} is there already; choose another name, or remove it", path))
+        with replacing(path) as file:
+            file.write(toml_of(own).encode())
+    except OSError as exc:
+        raise NoRoom(text("{path} cannot be written: {reason}", path, exc.strerror or exc)) from exc
+    return path
+
+
+def is_trainer_id(name: str) -> bool:
+    """Whether a trainer may have this id."""
+    return re.fullmatch(r"[A-Za-z0-9_]{1,64}", name) is not None
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml_value, value))}]"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return _toml_text(value) if isinstance(value, str) else repr(value)
+
+
+def _toml_key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _toml_text(name)
+
+
+def _toml_text(words: str) -> str:
+    """A basic string (TOML 1.0): like one of JSON, but that DEL is escaped, too."""
+    return json.dumps(words, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def listed(names: Iterable[str]) -> str:
