@@ -212,7 +212,7 @@ def read_data(file: TrainerFile, settings: TrainerSettings) -> DataInfo | None:
         return None
     try:
         if file.location.endswith(".toml"):
-            return _own_data(Path(file.location), settings)
+            return own_data(descriptions.read_own(Path(file.location)), settings)
         if not file.reader or not file.module:
             return None
         place, _, function = file.reader.partition(":")
@@ -225,12 +225,16 @@ def read_data(file: TrainerFile, settings: TrainerSettings) -> DataInfo | None:
     return info if isinstance(info, DataInfo) else None
 
 
-def _own_data(path: Path, settings: TrainerSettings) -> DataInfo | None:
-    """The data that a TOML file describes; None for columns of a vertical job."""
+def own_data(own: descriptions.AnyOwn, settings: TrainerSettings) -> DataInfo | None:
+    """The data that a description names; None for columns of a vertical job.
+
+    Raises:
+        TrainerError: they cannot be read so.
+        DataMissing: there are none, or too few.
+    """
     from flnet.datasets.no_code_images import load_images  # noqa: PLC0415 - a node never reads data itself
     from flnet.datasets.no_code_table import load_table  # noqa: PLC0415
 
-    own = descriptions.read_own(path)
     if isinstance(own, descriptions.OwnColumns):
         return None
     if isinstance(own, descriptions.OwnImages):

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -94,7 +94,7 @@ class Backend(Protocol):
 def make_queue(
     settings: Settings,
     on_progress: Progress = lambda trainer, done, total: None,
-    trainers: Iterable[TrainerFile] | None = None,
+    trainers: Mapping[TrainerId, TrainerFile] | None = None,
 ) -> ComputeQueue:
     """The queue that the settings ask for, over all trainers of this node.
 
@@ -102,16 +102,16 @@ def make_queue(
         settings: of the node.
         on_progress: called in the event loop with (trainer id, batches done, batches in all), about ten
             times a second while a training runs.
-        trainers: where they are known already; else they are looked for.
+        trainers: by id, where they are known already; others may come later. Else they are looked for.
 
     Raises:
         SettingsError: FLNET_TRAINERS_PATH is no folder, or the partition's number is out of range.
     """
     partition_of(settings)
-    files = {file.id: file for file in (find_trainers(settings) if trainers is None else trainers)}
+    files = {TrainerId(file.id): file for file in find_trainers(settings)} if trainers is None else trainers
 
     @cache  # of what does not change while the node runs; an error is not kept
-    def assigned(trainer: str) -> Assignment:
+    def assigned(trainer: TrainerId) -> Assignment:
         if trainer not in files:
             known = ", ".join(files) or text("none")
             raise TrainerError(text("this node has no trainer {trainer}; it has {known}", repr(trainer), known))
@@ -154,7 +154,7 @@ class BackendQueue:
     def __init__(
         self,
         backend: Backend,
-        assigned: Callable[[str], Assignment],
+        assigned: Callable[[TrainerId], Assignment],
         on_progress: Progress,
         idle_seconds: float,
     ) -> None:

@@ -324,9 +324,13 @@ def _free_name(folder: Path, file: Path) -> Path | None:
 
 def _rows_to(place: Place, came: Path, files: Sequence[Path]) -> AddedExamples:
     path, sources = place.path, RowSources(place.path)
-    if path.suffix.lower() in (".parquet", ".pq", ".arff"):
+    if path.suffix.lower() in (".parquet", ".pq"):
         raise ImportRefused(
-            text("{name} is no CSV file, and rows can be added to such a file only; save it as CSV", path.name)
+            text("{name} is a Parquet file, to which no rows can be added; save it as CSV", path.name)
+        )
+    if path.suffix.lower() == ".arff":
+        raise ImportRefused(
+            text("{name} is an ARFF file, to which no rows can be added; save it as CSV", path.name)
         )
     if sum(file.stat().st_size for file in files) > MOST_NEW_BYTES:
         raise ImportRefused(
@@ -505,7 +509,7 @@ class Upload:
         self.adds = add and place.path.exists()
         if not replace and not self.adds:
             place.must_be_free()
-        self.place, self.replace = place, replace
+        self.place, self.replace, self.name = place, replace, ""
         self._remedy = text("FLNET_MAX_IMPORT_GIGABYTES={limit} allows no more", f"{gigabytes:g}")
         self._limit = Limit(text("what came"), gigabytes * GIGABYTE, self._remedy)
         self._open: IO[bytes] | None = None
@@ -531,6 +535,7 @@ class Upload:
             except ValueError as exc:
                 raise ImportRefused(text("{name} {reason}", repr(name[:200]), exc)) from exc
             if inside is not None:
+                self.name = self.name or inside.parts[0]
                 target = self._came.joinpath(*inside.parts)
                 target.parent.mkdir(parents=True, exist_ok=True)
                 self._open = target.open("xb")
@@ -556,6 +561,17 @@ class Upload:
         with self._told():
             self._unpacked = self._unpacked or self._files()
             self._count_arrays(self._unpacked)
+
+    def inside(self) -> Path:
+        """What came, unpacked: a folder, or the file if it is a single one. `name` says how it was called.
+
+        Raises:
+            ImportRefused, NoRoom: as `unpack`.
+        """
+        self.unpack()
+        assert self._unpacked is not None
+        files = [path for path in self._unpacked.rglob("*") if path.is_file()]
+        return files[0] if len(files) == 1 else inner_folder(self._unpacked)
 
     def settle(self) -> ImportedFolder | AddedExamples:
         """Unpack archives, and move all files into their place.

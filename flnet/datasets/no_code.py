@@ -394,12 +394,7 @@ def write_own(folder: Path, name: str, own: Own) -> Path:
         ImportRefused: the name is none for a trainer, or there is such a file already.
         NoRoom: it cannot be written.
     """
-    if not is_trainer_id(name):
-        raise ImportRefused(
-            text(
-                "{name} is no name of a trainer: expected 1 to 64 letters, digits and underscores", repr(name[:80])
-            )
-        )
+    check_trainer_id(name)
     path = folder / f"{name}.toml"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -410,6 +405,20 @@ def write_own(folder: Path, name: str, own: Own) -> Path:
     except OSError as exc:
         raise NoRoom(text("{path} cannot be written: {reason}", path, exc.strerror or exc)) from exc
     return path
+
+
+def check_trainer_id(name: str) -> None:
+    """Refuse an id that no trainer may have.
+
+    Raises:
+        ImportRefused: says what is expected.
+    """
+    if not is_trainer_id(name):
+        raise ImportRefused(
+            text(
+                "{name} is no name of a trainer: expected 1 to 64 letters, digits and underscores", repr(name[:80])
+            )
+        )
 
 
 def is_trainer_id(name: str) -> bool:

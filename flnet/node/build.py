@@ -31,6 +31,7 @@ from flnet.node.leave_one_out import LeaveOneOut
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
 from flnet.node.outbox import Outbox
+from flnet.node.own_trainers import OwnTrainers
 from flnet.node.performer import Performer
 from flnet.node.round_history import RoundHistory
 from flnet.node.runtime import NodeRuntime
@@ -131,7 +132,8 @@ def build_node(settings: Settings) -> NodeRuntime:
     def on_progress(trainer: str, done: int, total: int) -> None:
         nodes[0].on_progress(TrainerId(trainer), done, total)
 
-    pool = make_queue(settings, on_progress, files)
+    by_id = {TrainerId(file.id): file for file in files}
+    pool = make_queue(settings, on_progress, by_id)
     networks = networks_for(settings)
     transport = HttpTransport(
         settings.request_timeout_in_seconds,
@@ -146,7 +148,7 @@ def build_node(settings: Settings) -> NodeRuntime:
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
     trust, parts = pinned.trust if pinned else None, (pool, transport, store)
     signer = signing.node if signing else None
-    node = assemble(settings, me, trainers, *parts, files=files, key=key.text, trust=trust, signer=signer)
+    node = assemble(settings, me, trainers, *parts, files=by_id, key=key.text, trust=trust, signer=signer)
     node.signing = signing.verifier if signing else None
     node.machine = "" if settings.node_id else socket.gethostname()
     if settings.discovery == "lan":
@@ -202,7 +204,7 @@ def assemble(
     transport: Transport,
     store: Store,
     *,
-    files: Sequence[TrainerFile] = (),
+    files: dict[TrainerId, TrainerFile] | None = None,
     key: str | None = None,
     trust: Trust | None = None,
     signer: NodeKey | None = None,
@@ -210,13 +212,14 @@ def assemble(
     """A node from parts; the in-memory twins of each part make a mesh inside one process.
 
     Args:
+        files: what is known of the trainers, by id; those that come later are added to it.
         key: public key by which it is known; None for one that could not keep it.
         trust: of a pinned mesh.
         signer: with which it signs what it states of its updates and claims of members.
     """
-    buffers = BufferPool()
+    buffers, files = BufferPool(), {} if files is None else files
     rule = parse_rule(settings.aggregation, buffers.take)
-    core = _core(settings, me, trainers, rule.adds_as_they_come, key, files)
+    core = _core(settings, me, trainers, rule.adds_as_they_come, key, tuple(files.values()))
     registry, history = ModelRegistry(core, store), RoundHistory(core, store)
     wire = BodyFormats(core, store, settings.wire, settings.max_body_megabytes * MEGABYTE)
 
@@ -246,10 +249,15 @@ def assemble(
         bootstrap=settings.bootstrap_pairs,
     )
     node.trust, node.mesh_name = trust, settings.mesh_name
+    _follow_trust(node, trust)
+    _bring_data_and_rounds(node, pool, settings, files)
+    node.own_trainers = OwnTrainers(core, settings, files, transport, node.peers, node.add_trainer)
+    return node
+
+
+def _follow_trust(node: NodeRuntime, trust: Trust | None) -> None:
     if trust is not None:
         trust.changed = lambda gone, come: node.deliver(None, TrustChanged(tuple(gone), tuple(come)))
-    _bring_data_and_rounds(node, pool, settings, files)
-    return node
 
 
 def _core(
@@ -304,10 +312,11 @@ def _has_data(file: TrainerFile, folder: Path | None) -> bool:
 
 
 def _bring_data_and_rounds(
-    node: NodeRuntime, pool: ComputeQueue, settings: Settings, files: Sequence[TrainerFile]
+    node: NodeRuntime, pool: ComputeQueue, settings: Settings, files: Mapping[TrainerId, TrainerFile]
 ) -> None:
     """Imports of data, watched folders, and rounds that start by a schedule."""
-    where = (files, settings.datasets_path, settings.max_import_gigabytes, settings.max_import_seconds)
+    folders = (settings.datasets_path, settings.folder / "own-data")
+    where = (files, folders, settings.max_import_gigabytes, settings.max_import_seconds)
     node.imports = DataImports(node.core, pool, node.feed, node.deliver, *where)
     node.schedules = Schedules(node.core, node.deliver, usual_schedule(settings), Conditions())
     if settings.watch_data is not None:

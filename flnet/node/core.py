@@ -78,10 +78,22 @@ class NodeCore:
         how = (rng or Random(me.id), prune, pauses, accepts, key)
         self.members = Members(MeshState(me, *how, proves_keys=proves_keys, asks_at_once=names_members))
         usual: type[AsynchronousJob | Job] = AsynchronousJob if rules.asynchronous else Job
-        self.jobs: dict[TrainerId, AnyJob] = {}
-        for trainer in trainers:
+
+        def made(trainer: TrainerId) -> AnyJob:
             settings = JobSettings(me, trainer, waits, rules, folds, run, seals)
-            self.jobs[trainer] = VerticalJob(settings) if trainer in vertical else usual(settings)
+            return VerticalJob(settings) if trainer in vertical else usual(settings)
+
+        self._made = made
+        self.jobs: dict[TrainerId, AnyJob] = {trainer: made(trainer) for trainer in trainers}
+
+    def add_job(self, trainer: TrainerId) -> list[Event]:
+        """Add the job of a trainer that came while the node runs.
+
+        Returns:
+            What it has missed, for it to hear: the members that are there.
+        """
+        self.jobs[trainer] = self._made(trainer)
+        return [self._seen(peer) for peer in self.members.alive]
 
     def job(self, trainer: str) -> AnyJob:
         """The job of this trainer.
@@ -160,7 +172,9 @@ class NodeCore:
 
     def _tell_jobs(self, effect: TellJobs) -> list[Owned]:
         peer = PeerId(effect.peer)
-        member = self.members.known.get(peer)
-        is_proven = member is not None and (member.is_proven or member.is_introduced)
-        news: Event = PeerSeen(peer, is_proven) if effect.alive else PeerLost(peer, effect.reason)
+        news = self._seen(peer) if effect.alive else PeerLost(peer, effect.reason)
         return [Owned(trainer, e) for trainer, job in self.jobs.items() for e in job.receive(news)]
+
+    def _seen(self, peer: PeerId) -> Event:
+        member = self.members.known.get(peer)
+        return PeerSeen(peer, member is not None and (member.is_proven or member.is_introduced))

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 
 from flnet.compute.queue import ComputeQueue
 from flnet.compute.verbs import PrepareRequest
-from flnet.datasets.dataset_import import AddedExamples, ImportedFolder, Upload, place_of
+from flnet.datasets.dataset_import import AddedExamples, ImportedFolder, Place, Upload, place_of
 from flnet.errors import FlnetError, ImportRefused, JobBusy, LocalError, NoRoom, NotReady, PeerError
 from flnet.node.core import NodeCore
 from flnet.node.event_log import EventLog
@@ -49,20 +49,19 @@ class DataImports:
         pool: ComputeQueue,
         feed: EventLog,
         deliver: Deliver,
-        files: Iterable[TrainerFile],
-        datasets: Path | None,
+        files: Mapping[TrainerId, TrainerFile],
+        datasets: tuple[Path | None, Path],
         gigabytes: float,
         seconds: float | None = None,
     ) -> None:
         """Args:
-        files: what is known of the trainers, their places among it.
-        datasets: the folder of data sets.
+        files: what is known of the trainers, their places among it, by id.
+        datasets: the folder of data sets, and the one that is used for trainers made here if there is none.
         gigabytes: of one import, also when it is unpacked.
         seconds: that a trainer may take to load it; None for any time.
         """
         self._core, self._pool, self._feed, self._deliver = core, pool, feed, deliver
-        self._files = {file.id: file for file in files}
-        self._datasets, self._gigabytes = datasets, gigabytes
+        self._files, self._folders, self._gigabytes = files, datasets, gigabytes
         self._reload = PrepareRequest(reload=True, seconds=seconds)
         self._unpacking, self._turns = asyncio.Lock(), defaultdict[Path, asyncio.Lock](asyncio.Lock)
         self._awaited: set[TrainerId] = set()  # whose round has to end before data are moved
@@ -110,7 +109,11 @@ class DataImports:
                 text("{trainer} is in a series of rounds; stop the series, then import the data", trainer)
             )
         file = self._files.get(trainer, TrainerFile(trainer, ""))
-        return Upload(place_of(file, self._datasets), self._gigabytes, replace=replace, add=add)
+        return Upload(self._place(file), self._gigabytes, replace=replace, add=add)
+
+    def _place(self, file: TrainerFile) -> Place:
+        datasets, own = self._folders
+        return place_of(file, own if datasets is None and Path(file.place).is_absolute() else datasets)
 
     async def take(self, upload: Upload) -> Mapping[str, Any]:
         """Move what came into its place as soon as no round is open, and load the trainer again.
@@ -191,11 +194,11 @@ class DataImports:
 
     async def _others(self, trainer: TrainerId, place: Path) -> None:
         """Load the other trainers again that read the same place."""
-        for other in self._core.jobs:
+        for other in tuple(self._core.jobs):
             with suppress(ImportRefused):
                 if other == trainer or other not in self._files:
                     continue
-                if place_of(self._files[other], self._datasets).path == place:
+                if self._place(self._files[other]).path == place:
                     await self._renew(other)
 
     async def _renew(self, trainer: TrainerId) -> None:
@@ -296,12 +299,12 @@ class FolderWatcher:
     def __init__(self, core: NodeCore, imports: DataImports, feed: EventLog, folder: Path) -> None:
         self._core, self._imports, self._feed, self._folder = core, imports, feed, folder
         self._told: dict[TrainerId, str] = {}
-        self._arrivals = {trainer: FileArrivals() for trainer in core.jobs}
+        self._arrivals = defaultdict[TrainerId, FileArrivals](FileArrivals)
 
     async def keep(self) -> None:
         """Look from time to time, until cancelled."""
         while True:
-            for trainer in self._core.jobs:
+            for trainer in tuple(self._core.jobs):
                 try:
                     await self.look(trainer, time.monotonic())
                 except (OSError, FlnetError) as exc:

@@ -13,6 +13,7 @@ from flnet.algorithms.registry import check_rule, parse_rule
 from flnet.names import is_name
 from flnet.node.data_import import DataImports
 from flnet.node.event_log import EventLog, FeedItem
+from flnet.node.own_trainers import OwnTrainers
 from flnet.node.trust import Trust
 from flnet.params.blob import Blob
 from flnet.params.params import TrainerId
@@ -166,6 +167,11 @@ class Node(Protocol):
     @property
     def imports(self) -> DataImports:
         """The import of data."""
+        ...
+
+    @property
+    def own_trainers(self) -> OwnTrainers:
+        """No-code trainers that people of this node make or take over."""
         ...
 
     @property

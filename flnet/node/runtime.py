@@ -33,6 +33,7 @@ from flnet.node.leave_one_out import LeaveOneOut
 from flnet.node.meeting import MeetingChecks
 from flnet.node.model_registry import ModelRegistry
 from flnet.node.model_service import ModelService
+from flnet.node.own_trainers import OwnTrainers
 from flnet.node.peer_infos import Distances, PeerInfos
 from flnet.node.performer import Answered, Performer
 from flnet.node.reach import Reach
@@ -51,6 +52,7 @@ from flnet.rounds.view import JobView, ProgressView, ScheduleView
 from flnet.security.signing import RequestVerifier
 from flnet.store.base import Store
 from flnet.text import text
+from flnet.trainer import TrainerFile
 from flnet.wire.transport import Reply, Transport
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ class NodeRuntime:
     """A running node; `flnet.node.build` makes it. See `flnet.node.interface.Node` for what it offers."""
 
     imports: DataImports
+    own_trainers: OwnTrainers
     schedules: Schedules
     leave_one_out: LeaveOneOut
     watch: FolderWatcher | None = None  # of folders into which people drop files
@@ -179,6 +182,14 @@ class NodeRuntime:
         background += [self.notices.run()] if self.notices else []
         background += [self._discover(self.discovery)] if self.discovery else []
         self._background = [asyncio.create_task(work) for work in background]
+
+    def add_trainer(self, file: TrainerFile) -> None:
+        """Begin the job of a trainer that came while this node runs."""
+        trainer = TrainerId(file.id)
+        for event in self.core.add_job(trainer):
+            self.deliver(trainer, event)
+        self.feed.publish("trainer_added", text("{trainer} was added to this node", trainer), trainer)
+        self._performer.prepare(trainer)
 
     async def _discover(self, discovery: Discovery) -> None:
         try:

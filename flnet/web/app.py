@@ -23,13 +23,13 @@ from flnet.web.auth.operator_token import OperatorToken
 from flnet.web.auth.permissions import Permissions
 from flnet.web.auth.signed_requests import SignedRequests
 from flnet.web.body import linger
-from flnet.web.page import api, data, diagnostics, frame, index, keys, models, predict, rounds, settings
+from flnet.web.page import api, data, diagnostics, frame, index, keys, models, own_trainers, predict, rounds, settings
 from flnet.web.routes import Route, blueprint
 
 PAGES: tuple[Route, ...] = (*frame.pages, *sign_in.pages, *index.pages)
 VIEWS: tuple[Route, ...] = (  # further pages, under /view/; they work without script
     *(*models.pages, *predict.pages, *diagnostics.pages, *rounds.pages),
-    *(*data.pages, *keys.pages, *settings.pages, *api.pages),
+    *(*data.pages, *own_trainers.pages, *keys.pages, *settings.pages, *api.pages),
 )
 ROUTES: tuple[Route, ...] = (*ENDPOINTS, *PAGES, *VIEWS)
 COMPRESSED_TYPES = frozenset({"text/html", "text/css", "text/javascript", "image/svg+xml"})

@@ -27,6 +27,7 @@ SLOWEST_BYTES_PER_SECOND = 16 * 1024  # a body that comes slower than this is cu
 MULTIPART = "multipart/form-data"
 MOST_PARTS = 1_000_000
 EARLY_BYTES = 8 * 1024 * 1024  # of an upload that may come before the route has said where they go
+MOST_FIELDS, LONGEST_FIELD = 20, 500  # of a form besides its files: fields, and characters of one
 _FIELD_BYTES = 64 * 1024
 _PIECE = 16 * 1024  # bytes that the decoder of forms takes at once: it refuses more than a field may have
 LINGER_SECONDS = 2.0  # for a refused caller to send the rest (which is dropped) and then read why
@@ -282,7 +283,7 @@ class Files:
         self._decoder: MultipartDecoder | None = None
         self._skips = False
         self._field: str | None = None
-        self._field_value = b""  # in the field that is being read
+        self.fields: dict[str, str] = {}  # the other fields of the form, as far as they have come
         self._held = b""  # of the form, until more comes
         self._longest_end = 0  # bytes of the line that ends the form
         self.upload: Upload | None = None
@@ -338,11 +339,12 @@ class Files:
                 if name:
                     self._open(name)
             case Field(name=name):
-                self._field, self._skips, self._field_value = name, True, b""
+                self._field, self._skips = (name if len(self.fields) < MOST_FIELDS else None), True
             case Data(data=data):
-                if self._field == "replace":
-                    self._field_value = (self._field_value + data)[:10]
-                    self._replace = self._replace or self._field_value == b"true"
+                if self._field is not None:
+                    words = self.fields.get(self._field, "") + data.decode(errors="replace")
+                    self.fields[self._field] = words[:LONGEST_FIELD]
+                    self._replace = self._replace or self.fields.get("replace") == "true"
                 elif not self._skips and self.upload is not None:
                     self.upload.write(data)
 

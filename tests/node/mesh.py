@@ -14,6 +14,7 @@ import orjson
 
 from flnet.node.build import assemble, notices_of
 from flnet.node.lan_discovery import Discovery
+from flnet.node.own_trainers import PATH as OFFERED
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, TrainerId
 from flnet.protocol.events import TimerFired
@@ -105,7 +106,7 @@ class Mesh:
             pool=pool or InlineQueue({MNIST_3_7: trainer} if trainer else {}),
             transport=self.network.transport(me.address, signs.signer if signs else None),
             store=store,
-            files=files,
+            files={TrainerId(file.id): file for file in files},
             key=signs.verifier.me.key if signs else key,
             signer=signs.node if signs else None,
             trust=trust,
@@ -160,6 +161,8 @@ def node_receiver(node: NodeRuntime, wire: str) -> SignedReceiver:
             return Reply(415, b'{"error": "unsupported_media_type", "message": "this node takes JSON only"}')
         if path == "/info":
             return Reply(200, orjson.dumps(node.info()), "application/json")
+        if path == OFFERED:
+            return Reply(200, orjson.dumps({"trainers": list(await node.own_trainers.offered())}))
         if path.startswith(PARAMS) and not body:
             forms = forms_of(headers.get(FORMS_HEADER))
             return Reply(200, bytes(await node.held(path.removeprefix(PARAMS), (), forms)), BINARY_TYPE)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from hashlib import sha256
 
 from flnet.errors import NotAccepted, PeerError, SignatureNeeded
+from flnet.node.own_trainers import PATH as OFFERED
 from flnet.node.runtime import NodeRuntime
 from flnet.node.trust import INTRODUCTIONS, Signing, Trust, introductions_of, made_of
 from flnet.protocol.messages import ModelParams
@@ -88,6 +89,8 @@ async def answer(
         return Reply(200, bytes(await node.held(path.removeprefix(PARAMS), (), forms)), BINARY_TYPE)
     if path == INTRODUCTIONS and node.trust is not None:
         return Reply(200, json.dumps(introductions_of(node.trust)).encode())
+    if path == OFFERED:
+        return Reply(200, json.dumps({"trainers": list(await node.own_trainers.offered())}).encode())
     if not body:
         return Reply(200, json.dumps(node.info()).encode())
     return await node.receive(path, body, content_type, ip, key)

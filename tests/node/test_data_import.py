@@ -92,7 +92,7 @@ class Readers(Mapping[str, Trainer]):
 async def node(tmp_path: Path) -> AsyncIterator[NodeRuntime]:
     folder = tmp_path / "data"
     me = Peer(id="a", ip="127.0.0.1", port=4000)
-    files = [TrainerFile(name, "", place=place) for name, place in PLACES.items()]
+    files = {name: TrainerFile(name, "", place=place) for name, place in PLACES.items()}
     running = assemble(
         Settings(datasets_path=folder),
         me,
@@ -191,7 +191,7 @@ async def test_pictures_that_are_laid_out_anew_take_the_place_of_the_old_ones(tm
         pool=InlineQueue(PictureReaders(folder)),
         transport=MemoryNetwork(random.Random(0)).transport(me.address),
         store=MemoryStore(),
-        files=[TrainerFile(ONE, "", place="pictures")],
+        files={ONE: TrainerFile(ONE, "", place="pictures")},
     )
     await running.start()
     try:

@@ -71,6 +71,16 @@ CONTROL = 64 * 1024
 WANTED = b"wanted head:"  # what a binary body must begin with
 
 
+class FakeOwnTrainers:
+    """Nobody shows a trainer."""
+
+    async def offers(self) -> Sequence[Any]:
+        return []
+
+    async def offered(self) -> Sequence[View]:
+        return []
+
+
 class FakeNode(FakeRegistry):
     """One node; `jobs`, `known` and `around` are open for tests to arrange."""
 
@@ -79,6 +89,7 @@ class FakeNode(FakeRegistry):
         self.me, self.machine = Peer(id=node_id, port=port), ""
         self.feed = FakeFeed()
         self.imports: Any = None
+        self.own_trainers: Any = FakeOwnTrainers()
         self.leave_one_out = FakeGains()
         self.studies = FakeStudies()
         self.limit = limit

@@ -37,7 +37,7 @@ async def node(tmp_path: Path) -> AsyncIterator[NodeRuntime]:
         pool=InlineQueue(Readers(folder)),
         transport=MemoryNetwork(random.Random(0)).transport(me.address),
         store=MemoryStore(),
-        files=[TrainerFile(ONE, "", place="numbers/numbers.txt")],
+        files={ONE: TrainerFile(ONE, "", place="numbers/numbers.txt")},
     )
     await running.start()
     await until(lambda: running.job(ONE).as_json()["phase"] == "IDLE")

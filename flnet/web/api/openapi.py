@@ -15,7 +15,19 @@ from pydantic import TypeAdapter
 
 from flnet import __version__
 from flnet.errors import PeerError, SignInNeeded, TooManyRequests
-from flnet.web.api import data_import, events, history, jobs, mesh, messages, models, monitoring, settings, trust
+from flnet.web.api import (
+    data_import,
+    events,
+    history,
+    jobs,
+    mesh,
+    messages,
+    models,
+    monitoring,
+    own_trainers,
+    settings,
+    trust,
+)
 from flnet.web.api.errors import ErrorView
 from flnet.web.auth.permissions import Who
 from flnet.web.routes import JSON, MESH, VARIABLE, Api, Endpoint, described_name
@@ -46,7 +58,7 @@ async def openapi() -> Described:
 
 
 ENDPOINTS: tuple[Endpoint, ...] = (
-    *(*jobs.api, *history.api, *models.api, *data_import.api),
+    *(*jobs.api, *history.api, *models.api, *data_import.api, *own_trainers.api),
     *(*mesh.api, *events.api, *trust.api, *settings.api, *api, *monitoring.api, *messages.api),
 )
 

@@ -18,6 +18,7 @@ from flnet.web.api.data_import import import_body, import_from_request
 from flnet.web.auth.permissions import may_act
 from flnet.web.formatting import one_line
 from flnet.web.page.frame import notices, redirect_with_notice, show
+from flnet.web.page.own_trainers import offer_card
 from flnet.web.routes import Pages
 from flnet.web.translation import Translate, request_translator
 
@@ -139,6 +140,7 @@ async def data(node: Node, settings: Settings) -> Response:
         part=part_of(settings),
         folder=folder,
         may_import=is_own,
+        offers=[offer_card(offer) for offer in await node.own_trainers.offers()] if is_own else [],
         notice=notices().get(request.args.get("notice")),
     )
 
