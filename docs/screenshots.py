@@ -25,6 +25,8 @@ import numpy as np
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
+from flnet.datasets.samples import write_table
+
 FOLDER = Path(__file__).parent / "screenshots"
 NAMES = ("north", "east", "south", "west")
 HOST = "127.0.0.1"
@@ -55,28 +57,45 @@ def main() -> None:
     parser.add_argument("--base-port", type=int, default=4000, help="port of the first node [4000]")
     parser.add_argument("--folder", type=Path, default=FOLDER, help="where the pictures go")
     parser.add_argument("--chromium", default=shutil.which("chromium") or "chromium", help="the browser")
+    parser.add_argument(
+        "--own-data", action="store_true", help="only the pictures of the way from own data to a round"
+    )
     asked = parser.parse_args()
     asked.folder.mkdir(parents=True, exist_ok=True)
-    with nodes(asked.base_port) as mesh, sync_playwright() as driver:
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=asked.chromium, args=list(FLAGS))
-        Camera(browser, mesh[0].address, asked.folder).all_views(mesh)
-        with pinned_pair(asked.base_port + len(NAMES)) as (here, _):
-            Camera(browser, here.address, asked.folder).who_waits(here)
-        with vertical_demo(asked.base_port + len(NAMES) + 2) as address:
-            Camera(browser, address, asked.folder).shoot("vertical", "/", part="article")
+        with new_pair(asked.base_port) as pair:
+            own_data(browser, pair, asked.folder)
+        if not asked.own_data:
+            meshes(browser, asked.base_port + len(pair), asked.folder)
         browser.close()
     for path in sorted(asked.folder.glob("*.png")):
         print(f"{path.stat().st_size / 1000:6.0f} kB  {path.name}")
 
 
+def meshes(browser: Any, base_port: int, folder: Path) -> None:
+    """The pictures of nodes that learn."""
+    with nodes(base_port) as mesh:
+        Camera(browser, mesh[0].address, folder).all_views(mesh)
+    with pinned_pair(base_port + len(NAMES)) as (here, _):
+        Camera(browser, here.address, folder).who_waits(here)
+    with vertical_demo(base_port + len(NAMES) + 2) as address:
+        Camera(browser, address, folder).shoot("vertical", "/", part="article")
+
+
 class Node:
     """One node in a process, and its REST API."""
 
-    def __init__(self, name: str, port: int, first: int, mode: str = "open") -> None:
+    def __init__(
+        self, name: str, port: int, first: int, mode: str = "open", trainers: str = f"{TRAINER},MNIST_3_7"
+    ) -> None:
         self.port, self.address = port, f"{'https' if mode == 'pinned' else 'http'}://{HOST}:{port}"
         own = {
-            **{"NODE_ID": name, "NODE_PORT": port, "TRAINERS": f"{TRAINER},MNIST_3_7", "MESH_MODE": mode},
-            **{"STATE_PATH": f"state/{name}", "DATA_SHARD": f"{NAMES.index(name) + 1}/{len(NAMES)}"},
+            **{"NODE_ID": name, "NODE_PORT": port, "TRAINERS": trainers, "MESH_MODE": mode},
+            **{
+                "STATE_PATH": f"state/{name}",
+                "DATA_SHARD": f"{NAMES.index(name) + 1}/{len(NAMES)}" if TRAINER in trainers else "1/1",
+            },
             **({} if port == first else {"BOOTSTRAP_PAIRS": f"{HOST}:{first}"}),
         }
         clean = {key: value for key, value in os.environ.items() if not key.startswith("FLNET_")}
@@ -150,6 +169,54 @@ def pinned_pair(base_port: int) -> Iterator[tuple[Node, Node]]:
             for node in pair:
                 node.end()
             os.chdir(before)
+
+
+@contextmanager
+def new_pair(base_port: int) -> Iterator[tuple[Node, Node]]:
+    """Two nodes without data that know each other, and a table; in a folder that is gone afterwards."""
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        pair = tuple(
+            Node(name, base_port + i, base_port, trainers="MULTI_LABEL") for i, name in enumerate(NAMES[:2])
+        )
+        try:
+            until(lambda: all(is_up(node) and node.get("/peers") for node in pair), "two nodes")
+            yield pair[0], pair[1]
+        finally:
+            for node in pair:
+                node.end()
+            os.chdir(before)
+
+
+def own_data(browser: Any, pair: tuple[Node, Node], folder: Path) -> None:
+    """The way from a table to the first round of two nodes, step by step."""
+    write_table(Path.cwd(), rows=120)
+    table = Path("table.csv").rename("people.csv")
+    here, there = (Camera(browser, node.address, folder) for node in pair)
+    first, second = here.opened("/view/data"), there.opened("/")
+    first.get_by_label("A table or an archive").set_input_files(table)
+    here.take(first, "own-data-1", "#new")
+    first.get_by_role("button", name="Look at the data").click()
+    here.take(first, "own-data-2", "main")
+    first.get_by_role("button", name="Make the trainer").click()
+    until(lambda: is_loaded(pair[0], "PEOPLE"), "the new job")
+    second.goto(there.address + "/view/data")
+    offer = second.locator("[data-offer=PEOPLE]")
+    offer.locator("summary").click()
+    offer.locator("input[type=file]").set_input_files(table)
+    there.take(second, "own-data-3", "#offers")
+    offer.get_by_role("button", name="Take over").click()
+    until(lambda: is_loaded(pair[1], "PEOPLE"), "the job that was taken over")
+    pair[1].train("PEOPLE", 1)
+    until(lambda: all(node.rested("PEOPLE", 1) for node in pair), "the first round")
+    second.goto(there.address + "/")
+    there.take(second, "own-data-4", "article >> nth=0")
+
+
+def is_loaded(node: Node, trainer: str) -> bool:
+    """Whether a job of this node can train."""
+    return any(job["trainer_id"] == trainer and job["phase"] == "IDLE" for job in node.get("/jobs"))
 
 
 @contextmanager
@@ -243,6 +310,17 @@ class Camera:
         """The page of a node of a pinned mesh at which another one waits."""
         until(lambda: all(job["phase"] == "IDLE" for job in node.get("/jobs")), "the data")
         self.shoot("waiting", "/", part="section[aria-labelledby=waiting]")
+
+    def opened(self, path: str) -> Any:
+        """A page that stays open."""
+        page = self.browser.new_context(viewport={"width": WIDE, "height": 900}, locale="en").new_page()
+        page.goto(self.address + path)
+        return page
+
+    def take(self, page: Any, name: str, part: str) -> None:
+        """A picture of a part of an open page."""
+        page.wait_for_timeout(700)
+        write(page.locator(part).screenshot(), self.folder / f"{name}.png")
 
     def shoot(
         self,

@@ -27,6 +27,7 @@ Kind = Literal["number", "words", "text", "constant", "empty"]
 Use = Literal["number", "words", "ignore", "id", "target"]
 MOST_CELLS = 5_000_000  # that are looked at; what comes later is checked when the trainer loads
 MOST_GUESSED = 1000  # columns: a form of more is no help
+FEW_ROWS = 2000
 MOST_WORDS = 50  # of a column of categories
 MOST_ODD = 20  # different words in a column of numbers
 NUMBERS_SHARE = 0.8  # of the cells of a column of numbers, at least
@@ -354,6 +355,8 @@ def described(guessed: Guess, choices: Choices, data: str) -> OwnImages | OwnTab
     else:
         fields = _table_fields(guessed, choices, data)
     fields |= {"model": choices.model} if choices.model else {}
+    if isinstance(guessed, TableGuess) and guessed.rows < FEW_ROWS and fields.get("model", "linear") == "linear":
+        fields["rate"] = 0.1  # few steps in an epoch: with the usual 0.02 the first rounds would show nothing
     fields |= {"label": choices.label} if choices.label else {}
     own = checked_own(fields)
     assert isinstance(own, OwnImages | OwnTable)
