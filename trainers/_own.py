@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from flnet.compute.export import OnnxGraph
-from flnet.datasets.metrics import class_counts
+from flnet.datasets.metrics import class_counts, figures_of
 from flnet.datasets.no_code import OwnImages, OwnTable
 from flnet.datasets.no_code_images import ImageData, load_images
 from flnet.datasets.no_code_table import load_table, standardised
@@ -213,7 +213,8 @@ class OwnTrainer(Trainer):
             scores, labels = guess[known], truth[known].numpy()
             guessed, chances = scores.argmax(1).numpy(), scores.softmax(1).numpy()
             counts = class_counts(labels, guessed, self._info.classes, chances)
-            return Score(counts.right / max(1, counts.examples), counts.examples, counts=counts)
+            figures = {name: value for name, value in figures_of(counts).items() if name != "accuracy"}
+            return Score(counts.right / max(1, counts.examples), counts.examples, figures, counts=counts)
         return _regression(guess[:, 0].double().numpy(), truth.double().numpy(), self._scale[1])
 
 

@@ -426,7 +426,7 @@ class NodeClient:
         return self._object("POST", _job_path(trainer) + "/predict/ids", {"ids": list(ids)})
 
     def findings(self, trainer: str, kind: str, digest: str | None = None) -> View:
-        """GET /jobs/{trainer}/labels, .../groups or .../leaks, of the current model or of another one."""
+        """GET /jobs/{trainer}/labels, .../groups, .../leaks or .../confusion, of the current model or of another one."""
         query = f"?digest={quote(digest, safe='')}" if digest else ""
         return self._object("GET", f"{_job_path(trainer)}/{kind}{query}")
 

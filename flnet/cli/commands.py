@@ -31,6 +31,7 @@ COMMANDS = {
     "labels": "flnet.cli.diagnostics:labels_command",
     "groups": "flnet.cli.diagnostics:groups_command",
     "leaks": "flnet.cli.diagnostics:leaks_command",
+    "confusion": "flnet.cli.diagnostics:confusion_command",
     "export": "flnet.cli.models:export_command",
     "models": "flnet.cli.models",
     "audit": "flnet.cli.history:audit_command",

@@ -202,6 +202,39 @@ def _cells(grouping: View) -> tuple[str, str, str]:
     return str(grouping["k"]), f"{grouping['inertia']:.4g}", "-" if silhouette is None else f"{silhouette:.3f}"
 
 
+@click.command("confusion")
+@click.argument("trainer")
+@click.option("--digest", help="Of which model, by the beginning of its digest.  [default: the one in use]")
+@node_option
+def confusion_command(trainer: str, digest: str | None, address: str, as_json: bool) -> None:
+    """Show which classes a model mistakes for which on this node's test rows, with balanced accuracy, F1 macro and AUC.
+
+    Each row of the table is a class, each column the class that was predicted for its rows. Nothing of it is sent to peers.
+
+    \b
+    Exit codes: 0 shown; 1 there is nothing to show; 2 wrong usage; 3 the node cannot be reached.
+    """
+    with NodeClient(address, WORK_SECONDS) as node:
+        found = node.findings(trainer, "confusion", digest)
+    if as_json:
+        print_json(found)
+        return
+    print_table(confusion_table(found))
+    figures = {name: value for name, value in found["figures"].items() if isinstance(value, int | float)}
+    click.echo(", ".join(f"{printable(name)} {value:.4f}" for name, value in figures.items()))
+    click.echo(f"on {found['judged']} of {found['rows']} test rows; model {short(found['model'].get('digest'))}")
+
+
+def confusion_table(found: View) -> Table:
+    """The matrix with the number of rows of each class, and the share of them that is told rightly."""
+    names = [printable(name) for name in found["classes"]]
+    shown = table("class", *names, "rows", "told rightly")
+    for place, (name, row) in enumerate(zip(names, found["matrix"], strict=True)):
+        total = sum(row)
+        shown.add_row(name, *map(str, row), str(total), f"{row[place] / total:.4f}" if total else "-")
+    return shown
+
+
 @click.command("leaks")
 @click.argument("trainer")
 @click.option("--digest", help="Of which model, by the beginning of its digest.  [default: the one in use]")

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from flnet.compute.checks import checked_fit, checked_params, checked_private, checked_score, declared, in_words
+from flnet.compute.confusion import confusion_of
 from flnet.compute.export import file_of
 from flnet.compute.leakage import membership_of
 from flnet.compute.prediction import check_inputs, checked_prediction, picture_input
@@ -148,6 +149,13 @@ class DiagnoseRequest(TrainerRequest[Mapping[str, Any]]):
 @dataclass(frozen=True)
 class MembershipRequest(TrainerRequest[Mapping[str, Any]]):
     """Measure how well a model tells this node's training rows from its test rows; JSON-ready data."""
+
+    params: Params
+
+
+@dataclass(frozen=True)
+class ConfusionRequest(TrainerRequest[Mapping[str, Any]]):
+    """Count which classes a model mistakes for which on this node's test rows; JSON-ready data."""
 
     params: Params
 
@@ -301,6 +309,11 @@ def _membership(work: Work, request: MembershipRequest) -> Mapping[str, Any]:
         return membership_of(work.trainer, request.params, work.name)
 
 
+def _confusion(work: Work, request: ConfusionRequest) -> Mapping[str, Any]:
+    with work.failing_in("predict"):
+        return confusion_of(work.trainer, request.params, work.name)
+
+
 def _open_epoch(work: Work, request: OpenEpochRequest) -> VerticalTurn:
     with work.failing_in("open"):
         return _vertical(work).open(request.opened)
@@ -357,6 +370,7 @@ VERBS: Mapping[type[TrainerRequest[Any]], Verb[Any, Any]] = {
         Verb(PredictRequest, Prediction, _predict),
         Verb(DiagnoseRequest, dict, _diagnose),
         Verb(MembershipRequest, dict, _membership),
+        Verb(ConfusionRequest, dict, _confusion),
         Verb(ExportRequest, bytes, _export),
         Verb(OpenEpochRequest, VerticalTurn, _open_epoch),
         Verb(TurnRequest, VerticalTurn, _turn),

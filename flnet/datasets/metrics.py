@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flnet.params.params import Array
-from flnet.protocol.counts import BINS, MOST_BINNED, MOST_LABELS, EvaluationCounts
+from flnet.protocol.counts import BINS, MOST_BINNED, MOST_LABELS, EvaluationCounts, PooledCounts
 
 
 @dataclass(frozen=True)
@@ -159,6 +159,13 @@ def class_counts(
     numbers = np.arange(len(names))
     right = int((truth == guess).sum())
     return label_counts(truth[:, None] == numbers, guess[:, None] == numbers, names, right, chances)
+
+
+def figures_of(counts: EvaluationCounts) -> dict[str, float]:
+    """Balanced accuracy, F1 macro, AUC and others of one node's rows, as a mesh has them of all rows (MESH_FIGURES)."""
+    pooled = PooledCounts()
+    pooled.add(counts)
+    return pooled.figures()
 
 
 def label_counts(

@@ -72,7 +72,8 @@ class Studies(Protocol):
         """Diagnose a model: {kind, ..., model: {digest, round, accuracy}}.
 
         Args:
-            kind: "labels", "groups", or "leaks" for what a model gives away of the rows.
+            kind: "labels", "groups", "leaks" for what a model gives away of the rows, or "confusion" for which classes
+                it mistakes for which.
             digest: of the model; None for the one that is held.
 
         Raises:

@@ -13,6 +13,7 @@ from flnet.compute.prediction import columns_of, names_of_classes, predicted, re
 from flnet.compute.queue import ComputeQueue
 from flnet.compute.standalone import MOST_NUMBERS, folder_of
 from flnet.compute.verbs import (
+    ConfusionRequest,
     DiagnoseRequest,
     ExportRequest,
     Inputs,
@@ -44,6 +45,10 @@ FORMATS = {
     "folder": "zip",
     "html": "html",
 }  # with the files' endings
+_ASKS: Mapping[str, type[MembershipRequest | ConfusionRequest]] = {
+    "leaks": MembershipRequest,
+    "confusion": ConfusionRequest,
+}  # other kinds are the trainer's own
 MODELS = ("common", "personal")  # of a node with a personal model
 SAMPLE_NOTE = text("the data of this trainer are generated samples")
 UNTRAINED_NOTE = text("this model is not the average of any round")
@@ -436,7 +441,7 @@ class ModelService:
         self._refuse_absent(trainer, kind)
         of = trainer, kind, chosen.digest, self._declared(trainer).offers.get("checksum")
         if kind == "labels" or self._seen[0] != of:  # seconds of work, and the same while model and rows are
-            ask = MembershipRequest if kind == "leaks" else DiagnoseRequest
+            ask = _ASKS.get(kind, DiagnoseRequest)
             self._seen = of, await self._call(trainer, ask(chosen.full))
         return {**self._seen[1], "model": _model(chosen)}
 
@@ -499,11 +504,11 @@ class ModelService:
     def _refuse_absent(self, trainer: TrainerId, kind: str) -> None:
         """Refuse what the trainer has nothing of."""
         offers = self._declared(trainer).offers
-        if kind == "leaks" and spec_of(offers) is None:
+        if kind in _ASKS and spec_of(offers) is None:
             raise NotOffered(
                 text("{trainer} offers no predictions: its trainer says nothing of its inputs", trainer)
             )
-        if kind in ("leaks", offers.get("finds")):
+        if kind in (*_ASKS, offers.get("finds")):
             return
         if kind == "labels":
             raise NotOffered(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from click.testing import Result
 from flnet.datasets.split import split_by_folders
 from flnet.store.sqlite_store import DiskStore
 from tests.cli.fake_node import FakeNode
-from tests.leak_figures import LEAKS
+from tests.leak_figures import CONFUSION, LEAKS
 
 Run = Callable[..., Result]
 MODEL = {"digest": "0123456789abcdef", "round": 3, "accuracy": 0.9}
@@ -192,3 +193,12 @@ def test_the_doctor_sees_how_many_pictures_keep_their_side_and_a_damaged_split(f
     shown = flnet("doctor", "--state-path", str(state))
     assert shown.exit_code == 1
     assert "cannot be read as an .npz file" in shown.output
+
+
+def test_confusion_is_a_table_with_its_figures(fake_node: FakeNode, ask: Run) -> None:
+    fake_node.answers["/jobs/MNIST/confusion"] = (200, json.dumps(CONFUSION).encode())
+    shown = ask("confusion", "MNIST").output
+    assert re.search(r"<cat> +30 +10 +40 +0.7500", shown)
+    assert "balanced_accuracy 0.8750, f1_macro 0.7620, auc 0.9100" in shown
+    assert "on 50 of 2400 test rows; model 0123456789" in shown
+    assert json.loads(ask("confusion", "MNIST", "--json").output) == CONFUSION

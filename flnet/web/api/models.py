@@ -261,6 +261,23 @@ class LeaksView(View):
     model: ShownModel
 
 
+class ConfusionView(View):
+    """Which classes a model mistakes for which, on this node's test rows."""
+
+    kind: Literal["confusion"]
+    rows: int = Field(description="number of test rows with a class on this node")
+    judged: int = Field(description="number of rows that were predicted")
+    classes: list[str]
+    matrix: list[list[int]] = Field(
+        description="for each class (row) how many of its rows each class was predicted for"
+    )
+    figures: dict[str, float] = Field(
+        description="accuracy, balanced_accuracy, f1_macro, auc, ... over all classes"
+    )
+    each: dict[str, list[float | None]] = Field(description="precision, recall, f1 and auc of each class")
+    model: ShownModel
+
+
 @api.get("/jobs/<trainer>/models", MODELS, answer=list[ModelView], refuses=(UnknownTrainer, NotReady, NoData))
 async def models(node: Node, trainer: TrainerId) -> Sequence[interface.View]:
     """The models that this node keeps, the current one first."""
@@ -387,6 +404,19 @@ async def groups(node: Node, trainer: TrainerId) -> interface.View:
 async def leaks(node: Node, trainer: TrainerId) -> interface.View:
     """How much a model gives away of this node's rows."""
     return await node.studies.findings(trainer, "leaks", request.args.get("digest"))
+
+
+@api.get(
+    "/jobs/<trainer>/confusion",
+    MODELS,
+    answer=ConfusionView,
+    query={"digest": "of the model to use; the current one if absent"},
+    refuses=DIAGNOSES,
+    who=Who.OPERATOR,
+)
+async def confusion(node: Node, trainer: TrainerId) -> interface.View:
+    """Which classes a model mistakes for which on this node's test rows."""
+    return await node.studies.findings(trainer, "confusion", request.args.get("digest"))
 
 
 def _file_answer(file: Download) -> Response:

@@ -1,4 +1,4 @@
-"""The pages of diagnostics: how label spaces correspond, how many groups the rows have, what a model gives away."""
+"""The pages of diagnostics: label spaces, groups of rows, what a model gives away, which classes it mistakes."""
 
 from __future__ import annotations
 
@@ -8,17 +8,28 @@ from typing import Any
 
 from quart import Response, request
 
-from flnet.node.interface import Node, View
+from flnet.node.interface import Node, PeerInfo, View
 from flnet.params.params import TrainerId
+from flnet.rounds.view import JobView
+from flnet.text import text
 from flnet.web import charts
 from flnet.web.auth.permissions import Who
-from flnet.web.formatting import NONE, count, one_line
+from flnet.web.formatting import NONE, accuracy, count, one_line
 from flnet.web.page.frame import Choice, choices, show
 from flnet.web.routes import Pages
 from flnet.web.translation import Translate, request_translator
 
 pages = Pages()
 MOST_ROWS, MOST_COLUMNS = 40, 30  # of a matrix; the rest is in the JSON
+FEW_TESTED = 100  # rows: with them an accuracy of 0.8 is uncertain by 0.08 (95 %)
+FIGURES = {
+    "accuracy": text("Accuracy"),
+    "balanced_accuracy": text("Balanced accuracy"),
+    "f1_macro": text("F1 macro"),
+    "auc": text("AUC"),
+    "precision_macro": text("Precision macro"),
+    "recall_macro": text("Recall macro"),
+}
 FEW_ROWS = 200  # of one kind: chance alone reaches 0.09 and more
 SHADES = 9  # of a cell, in addition to its number: 0 for none
 
@@ -57,6 +68,34 @@ class MatrixView:
     unseen: str
     hidden_rows: int
     hidden_columns: int
+
+
+@dataclass(frozen=True)
+class ConfusedRow:
+    """The rows of one class: what was predicted for them, how many they are, and the share that was told rightly."""
+
+    name: str
+    cells: tuple[MatrixCell, ...]
+    total: str
+    recall: str
+
+
+@dataclass(frozen=True)
+class ConfusionTable:
+    """Which classes are mistaken for which; `hidden` classes with few rows are left out."""
+
+    columns: tuple[str, ...]
+    rows: tuple[ConfusedRow, ...]
+    hidden: int
+
+
+@dataclass(frozen=True)
+class NodeScore:
+    """What a model reaches on the test rows of one node."""
+
+    node: str
+    accuracy: str
+    rows: str
 
 
 @dataclass(frozen=True)
@@ -139,6 +178,71 @@ async def leaks(node: Node, trainer: TrainerId) -> Response:
         "few": min(findings["members"], findings["others"]) < FEW_ROWS,
     }
     return await show("leaks.html", **_common(node, "leaks", trainer, findings), **shown, seen=findings["seen"])
+
+
+@pages.get("/view/confusion/<trainer>", Who.OPERATOR)
+async def confusion(node: Node, trainer: TrainerId) -> Response:
+    """Which classes a model mistakes for which; ?digest= names another model."""
+    findings = await node.studies.findings(trainer, "confusion", request.args.get("digest"))
+    shown = confusion_view(findings)
+    return await show(
+        "confusion.html",
+        **_common(node, "confusion", trainer, findings),
+        table=shown,
+        figures=figure_rows(findings["figures"]),
+        rows=count(findings["rows"]),
+        judged=count(findings["judged"]),
+        few=findings["judged"] < FEW_TESTED,
+        nodes=same_model(node.me.id, findings, node.job(trainer), await node.peer_infos()),
+        mesh=node.job(trainer).mesh,
+    )
+
+
+def figure_rows(figures: Mapping[str, float]) -> list[tuple[str, str]]:
+    """The figures that people compare, with their names."""
+    return [(words, accuracy(figures[name])) for name, words in FIGURES.items() if name in figures]
+
+
+def confusion_view(findings: View) -> ConfusionTable:
+    """The table of mistakes; of many classes those with most rows."""
+    matrix: Sequence[Sequence[int]] = findings["matrix"]
+    names = [one_line(name, 60) for name in findings["classes"]]
+    order = sorted(range(len(names)), key=lambda place: -sum(matrix[place]))
+    kept = sorted(order[:MOST_COLUMNS])
+    recalls: Sequence[float | None] = findings["each"].get("recall") or [None] * len(names)
+    rows = []
+    for place in kept:
+        total = sum(matrix[place])
+        cells = tuple(
+            MatrixCell("", "", count(matrix[place][column]) or "0", _shade(matrix[place][column], total))
+            for column in kept
+        )
+        rows.append(
+            ConfusedRow(names[place], cells, count(total) or "0", accuracy(recalls[place]) if total else NONE)
+        )
+    return ConfusionTable(tuple(names[place] for place in kept), tuple(rows), len(names) - len(kept))
+
+
+def _shade(number: int, total: int) -> int:
+    return round(SHADES * number / total) if total else 0
+
+
+def same_model(me: str, findings: View, job: JobView, infos: Sequence[PeerInfo]) -> tuple[NodeScore, ...]:
+    """What nodes that hold the same model say that it reaches on their own test rows, this one first."""
+    digest = findings["model"].get("digest")
+    own = NodeScore(
+        one_line(me, 64), accuracy(findings["figures"].get("accuracy")), count(findings["judged"]) or NONE
+    )
+    theirs = [(info.id, peer) for info in infos if (peer := info.job(job.trainer_id)) and peer.digest == digest]
+    return (
+        own,
+        *(
+            NodeScore(
+                one_line(name, 64), accuracy(peer.post_fedavg_accuracy), count(peer.data.rows.get("test")) or NONE
+            )
+            for name, peer in theirs[:MOST_COLUMNS]
+        ),
+    )
 
 
 def matrix_view(findings: View) -> MatrixView | None:
@@ -233,4 +337,5 @@ def _common(node: Node, view: str, trainer: TrainerId, findings: View) -> dict[s
 def _choices(node: Node, view: str, trainer: str) -> list[Choice]:
     """The jobs that have something of this kind to show."""
     jobs = [(choice, node.job(TrainerId(choice.id))) for choice in choices(node, view, trainer)]
-    return [choice for choice, job in jobs if (job.measures_leaks if view == "leaks" else job.finds == view)]
+    is_open = view in ("leaks", "confusion")  # to every job whose rows have classes
+    return [choice for choice, job in jobs if (job.measures_leaks if is_open else job.finds == view)]

@@ -234,10 +234,12 @@ def card_of(
 def _lines(
     node: str, history: Sequence[View], peer_rounds: Mapping[str, Points], t: Translate
 ) -> list[ChartSeries]:
-    """The accuracies of this node by round, and those of peers."""
+    """The accuracies of this node by round, those on the test rows of all nodes, and those of peers."""
     own = [ChartSeries(t("{node}, after", node=node), points_of(history, AFTER))]
     own += [ChartSeries(t("{node}, before", node=node), points_of(history, BEFORE))]
-    theirs = [ChartSeries(peer, tuple(points)) for peer, points in peer_rounds.items()][: MAX_LINES - 2]
+    if together := points_of(history, "mesh", "accuracy"):
+        own.append(ChartSeries(t("all nodes together"), together))
+    theirs = [ChartSeries(peer, tuple(points)) for peer, points in peer_rounds.items()][: MAX_LINES - len(own)]
     return [*own, *theirs]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flnet.rounds.view import VerticalView
-from tests.leak_figures import LEAKS
+from tests.leak_figures import CONFUSION, LEAKS
 from tests.web.browsing import ASYNC_MARKS, HERE, check_looks_async
 from tests.web.conftest import Running
 from tests.web.fake_node import FakeNode
@@ -374,9 +374,9 @@ async def test_diagnostics_break_no_rule_and_a_matrix_stays_a_table(
     running: Running, node: FakeNode, page: Any
 ) -> None:
     node.studies.found = {"labels": {**ESTIMATE, "pooled": True, "waiting": WAITING}, "groups": GROUPS}
-    node.studies.found["leaks"] = LEAKS
+    node.studies.found |= {"leaks": LEAKS, "confusion": CONFUSION}
     async with running() as port:
-        for kind in ("groups", "leaks", "labels"):
+        for kind in ("groups", "leaks", "confusion", "labels"):
             await page.goto(f"http://127.0.0.1:{port}/view/{kind}/MNIST")
             await check_looks_async(page)
         await page.set_viewport_size({"width": 360, "height": 800})

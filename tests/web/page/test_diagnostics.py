@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from flnet.web.page.diagnostics import MOST_COLUMNS, groups_view, matrix_view, waiting_words
+from flnet.web.page.diagnostics import MOST_COLUMNS, confusion_view, groups_view, matrix_view, waiting_words
 from flnet.web.translation import translator
-from tests.leak_figures import LEAKS
+from tests.leak_figures import CONFUSION, LEAKS
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
 from tests.web.page_reading import load
@@ -133,16 +133,46 @@ async def test_a_card_leads_there_only_where_rows_with_classes_are_predicted(
         assert ("/view/leaks/MNIST" in links) is expected
 
 
+async def test_mistakes_are_a_table_and_the_page_says_why_nodes_differ(client: Client, node: FakeNode) -> None:
+    node.studies.found["confusion"] = {**CONFUSION, "model": MODEL}
+    held = {
+        "trainer_id": "MNIST",
+        "digest": NEW,
+        "post_fedavg_accuracy": 0.6,
+        "data": {"rows": {"test": 70}},
+    }
+    of_peers = {"NODE_2": held, "NODE_3": {**held, "digest": "f" * len(NEW)}}
+    node.around = [{"id": name, "info": {"jobsInfo": [told]}} for name, told in of_peers.items()]
+    page = await load(client, "/view/confusion/MNIST?digest=01")
+    assert node.studies.asked == [("MNIST", "confusion", "01")]
+    assert "Accuracy 80.00 % Balanced accuracy 87.50 % F1 macro 76.20 % AUC 91.00 %" in page.text
+    assert "<cat> 30 10 40 75.00 % dog 0 10 10 100.00 %" in page.text
+    assert "which class was predicted for them: 50 of 2,400 test rows" in page.text
+    assert "These are few rows" in page.text
+    assert "NODE_1 80.00 % 50 NODE_2 60.00 % 70" in page.text
+    assert "NODE_3" not in page.text  # holds another model
+    assert "Compare balanced accuracy then." in page.text
+
+
+def test_of_many_classes_those_with_most_rows_are_shown() -> None:
+    matrix = [[place if row == column else 0 for column in range(40)] for place, row in enumerate(range(40))]
+    found = {"matrix": matrix, "classes": [f"c{n}" for n in range(40)], "each": {"recall": [1.0] * 40}}
+    shown = confusion_view(found)
+    assert (shown.columns[0], shown.hidden, len(shown.rows)) == ("c10", 10, 30)
+    assert (shown.rows[0].total, shown.rows[0].cells[0].shade, shown.rows[0].cells[1].shade) == ("10", 9, 0)
+
+
 SHOWN: dict[str, Any] = {  # of a job's view, so that its card leads to the page
     "labels": {"finds": "labels"},
     "groups": {"finds": "groups"},
     "leaks": {"inputs": {"kind": "image"}, "counts": {"train": [1]}},
+    "confusion": {"inputs": {"kind": "image"}, "counts": {"train": [1]}},
 }
 
 
-@pytest.mark.parametrize("kind", ["labels", "groups", "leaks"])
+@pytest.mark.parametrize("kind", ["labels", "groups", "leaks", "confusion"])
 async def test_only_persons_of_the_node_see_it(client: Client, node: FakeNode, app: Any, kind: str) -> None:
-    node.studies.found = {"labels": KNOWN, "groups": GROUPS, "leaks": LEAKS}
+    node.studies.found = {"labels": KNOWN, "groups": GROUPS, "leaks": LEAKS, "confusion": CONFUSION}
     assert await (await client.get(f"/jobs/MNIST/{kind}?digest=cd")).get_json() == node.studies.found[kind]
     node.jobs["MNIST"].more = SHOWN[kind]
     assert f"/view/{kind}/MNIST" in [link["href"] for link in (await load(client, "/")).all("a")]
