@@ -5,6 +5,7 @@ const form = document.querySelector("form[data-ask]");
 if (form) {
   const drawing = form.querySelector("[data-draw]");
   form.addEventListener("submit", (event) => {
+    if (event.submitter?.name === "as") return; // a file is the answer, which the browser keeps
     event.preventDefault();
     ask(new FormData(form));
   });
@@ -50,7 +51,9 @@ function fault(words) {
 function takeFiles(place) {
   const input = place.querySelector("input[type=file]");
   input.addEventListener("change", () => {
-    if (input.files.length) ask(new FormData(form));
+    if (!input.files.length) return;
+    preview(input.files[0]);
+    ask(new FormData(form));
   });
   for (const kind of ["dragenter", "dragover"]) {
     place.addEventListener(kind, (event) => {
@@ -64,8 +67,30 @@ function takeFiles(place) {
     place.classList.remove("over");
     if (!event.dataTransfer.files.length) return;
     input.files = event.dataTransfer.files;
+    preview(input.files[0]);
     ask(new FormData(form));
   });
+}
+
+// The picture as it was chosen, small; what is no picture is told by the node.
+async function preview(file) {
+  const label = form.querySelector("[data-preview]");
+  if (!label) return;
+  form.querySelector("canvas.preview")?.remove();
+  const place = document.createElement("canvas");
+  place.className = "preview";
+  place.setAttribute("role", "img");
+  place.setAttribute("aria-label", label.dataset.preview);
+  try {
+    const picture = await createImageBitmap(file);
+    const scale = 280 / Math.max(picture.width, picture.height);
+    place.width = Math.max(1, Math.round(picture.width * scale));
+    place.height = Math.max(1, Math.round(picture.height * scale));
+    place.getContext("2d").drawImage(picture, 0, 0, place.width, place.height);
+    label.after(place);
+  } catch {
+    // There is nothing to show.
+  }
 }
 
 function takeStrokes(drawing) {

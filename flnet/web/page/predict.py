@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import csv
 import io
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from quart import Response, request
 from werkzeug.exceptions import HTTPException, UnsupportedMediaType
 from werkzeug.formparser import FormDataParser
 
-from flnet.compute.prediction import MAX_INPUTS, columns_of, is_absent, words_of
-from flnet.datasets.arff import arff_cells
-from flnet.errors import FlnetError, InputRefused, PeerError, TrainerError, UnreadableBody
+from flnet.compute.prediction import MAX_INPUTS, columns_of
+from flnet.errors import FlnetError, InputRefused, PeerError, UnreadableBody
 from flnet.node.interface import Node, PredictionInput, View
 from flnet.params.params import TrainerId
 from flnet.text import text
@@ -26,6 +21,7 @@ from flnet.web.api.models import input_body
 from flnet.web.body import read_body
 from flnet.web.formatting import one_line
 from flnet.web.page.frame import choices, redirect_to_first, show
+from flnet.web.page.input_rows import Table, answered_rows, by_name, inputs_of, number_of, rows_of, table_of
 from flnet.web.page.models import model_view
 from flnet.web.page.predict_ids import ids_of, ids_result, show_ids
 from flnet.web.routes import Pages
@@ -33,9 +29,8 @@ from flnet.web.routes import Pages
 pages = Pages()
 FORMS = ("multipart/form-data", "application/x-www-form-urlencoded")
 MOST_PARTS = 2000  # a field for each column, and a few more
-MOST_CELLS = 1_000_000  # of all rows together: more would hold up everybody else while they are read
+MOST_FILE_ROWS = 20_000  # that are answered as a file
 MOST_FIELDS = 60  # columns with a field each; more are pasted as rows
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 _PLACE = "column-"
 _TOO_MANY = text("the form cannot be read, or has more than {most} parts", MOST_PARTS)
 DRAWN_SIDE = 28  # pixels of the pictures that a person can draw: handwritten signs in grey
@@ -144,11 +139,36 @@ async def answer(node: Node, trainer: TrainerId) -> Response:
         handed = await asyncio.to_thread(read_form, body, request.mimetype, options)
         if inputs is None:
             return await _show(node, trainer, handed)
+        if handed.get("as") == "csv":
+            return await _file_of_predictions(node, trainer, handed, inputs)
         question = await asyncio.to_thread(question_of, handed, inputs)
         prediction = await node.predict(trainer, question)
     except PeerError as error:
         return await _show(node, trainer, handed, fault=error)
     return await _show(node, trainer, handed, result=result_of(prediction))
+
+
+async def _file_of_predictions(
+    node: Node, trainer: TrainerId, handed: FormInput, inputs: Mapping[str, Any]
+) -> Response:
+    """The rows of a table with their predictions, as a file; all of them by one model."""
+    pasted = _text_of(handed.file) if handed.file else handed.get("rows")
+    if inputs["kind"] == "image" or not pasted.strip():
+        raise InputRefused(text("a CSV file is the answer to rows: choose a CSV file, or paste rows"))
+    table = await asyncio.to_thread(table_of, pasted, inputs, MOST_FILE_ROWS)
+    answers: list[View] = []
+    digest = handed.get("digest") or None
+    for start in range(0, len(table.cells), MAX_INPUTS):
+        part = Table(table.head, table.cells[start : start + MAX_INPUTS])
+        rows = await asyncio.to_thread(inputs_of, part, inputs, start)
+        answers.append(await node.predict(trainer, PredictionInput(inputs=rows, digest=digest)))
+        digest = answers[0]["model"]["digest"]
+    if not answers:
+        raise InputRefused(text("the file has no rows"))
+    body = await asyncio.to_thread(answered_rows, table, inputs.get("names") or (), answers)
+    answer = Response(body, content_type="text/csv; charset=utf-8")
+    answer.headers["Content-Disposition"] = f'attachment; filename="{trainer}-predictions.csv"'
+    return answer
 
 
 async def _answer_ids(node: Node, trainer: TrainerId) -> Response:
@@ -262,9 +282,9 @@ def question_of(handed: FormInput, inputs: Mapping[str, Any]) -> PredictionInput
             return PredictionInput(picture=handed.file, digest=digest)
         return PredictionInput(inputs=[_drawn(handed.get("pixels"), inputs)], digest=digest)
     if handed.file:
-        return PredictionInput(inputs=_rows(_text_of(handed.file), inputs), digest=digest)
+        return PredictionInput(inputs=rows_of(_text_of(handed.file), inputs), digest=digest)
     if handed.get("rows").strip():
-        return PredictionInput(inputs=_rows(handed.get("rows"), inputs), digest=digest)
+        return PredictionInput(inputs=rows_of(handed.get("rows"), inputs), digest=digest)
     return PredictionInput(inputs=[_fields(handed, inputs)], digest=digest)
 
 
@@ -295,7 +315,7 @@ def _drawn(pixels: str, inputs: Mapping[str, Any]) -> Any:
     height, width, count = shape[0], shape[1], pixels.count(",") + 1
     if count != height * width or shape[2:] not in ([], [1], (), (1,)):
         raise InputRefused(text("the drawing has {count} numbers; expected shape {shape}", count, list(shape)))
-    scaled = [low + (high - low) * _number(word, text("the drawing")) / 255 for word in pixels.split(",")]
+    scaled = [low + (high - low) * number_of(word, text("the drawing")) / 255 for word in pixels.split(",")]
     lines = [scaled[start : start + width] for start in range(0, len(scaled), width)]
     return [[[value] for value in line] for line in lines] if len(shape) == 3 else lines
 
@@ -305,121 +325,7 @@ def _fields(handed: FormInput, inputs: Mapping[str, Any]) -> dict[str, float | N
     cells = {name: handed.get(field_name(place)).strip() for place, name in enumerate(columns)}
     if not any(cells.values()):
         raise InputRefused(text("there is no input yet: fill in the fields, paste rows, or choose a file"))
-    return _by_name(cells, inputs)
-
-
-def _rows(pasted: str, inputs: Mapping[str, Any]) -> list[Any]:
-    """Rows with tabs, semicolons or commas between numbers; a first row of names says which column is which.
-
-    Rows may be as in the data set: with a header or as ARFF, and with columns that are no inputs.
-    """
-    names: Sequence[str] = inputs.get("names") or ()
-    pasted = unicodedata.normalize("NFC", pasted)  # as names and words are read from data
-    lines = [line for line in pasted.splitlines() if line.strip()]
-    if not lines:
-        raise InputRefused(text("the file has no rows"))
-    if names and lines[0].lstrip()[:1] in ("@", "%"):
-        return _arff_rows(pasted, inputs)
-    between = next((sign for sign in "\t;" if sign in lines[0]), ",")
-    if len(lines) > MAX_INPUTS + 1 or pasted.count(between) > MOST_CELLS:
-        raise InputRefused(
-            text("there are {count} rows; at most {most} are predicted at once", len(lines), MAX_INPUTS)
-        )
-    try:
-        cells = [[cell.strip() for cell in row] for row in csv.reader(lines, delimiter=between, strict=True)]
-    except csv.Error as exc:
-        raise InputRefused(text("the rows cannot be read: {reason}", exc)) from exc
-    head = cells.pop(0) if not all(_NUMBER.fullmatch(cell) for cell in cells[0]) else None
-    if head is None:
-        return [
-            [_number(cell, _where(row, place, names)) for place, cell in enumerate(line)]
-            for row, line in enumerate(cells)
-        ]
-    if not set(head) & {*names, *words_of(names)}:
-        shown = ", ".join(cell[:40] for cell in head[:5])
-        raise InputRefused(text("the first row is neither numbers nor the names of columns: {row}", shown))
-    if len(set(head)) != len(head):
-        raise InputRefused(text("the first row names a column twice"))
-    return [_by_name(_named(line, head, row), inputs, row) for row, line in enumerate(cells, start=1)]
-
-
-def _arff_rows(pasted: str, inputs: Mapping[str, Any]) -> list[Any]:
-    rows: list[dict[str, float | None]] = []
-    try:
-        for _, cells in arff_cells(Path("ARFF"), io.StringIO(pasted)):
-            rows.append(_by_name(cells, inputs, len(rows) + 1))
-            if len(rows) > MAX_INPUTS or len(rows) * len(cells) > MOST_CELLS:
-                raise InputRefused(
-                    text("there are {count} rows; at most {most} are predicted at once", len(rows), MAX_INPUTS)
-                )
-    except TrainerError as exc:
-        raise InputRefused(text("the rows cannot be read: {reason}", exc)) from exc
-    return rows
-
-
-def _named(line: Sequence[str], head: Sequence[str], row: int) -> dict[str, str]:
-    if len(line) != len(head):
-        raise InputRefused(
-            text("row {row} has {cells} cells; the first row names {columns} columns", row, len(line), len(head))
-        )
-    return dict(zip(head, line, strict=True))
-
-
-def _by_name(cells: Mapping[str, str], inputs: Mapping[str, Any], row: int = 0) -> dict[str, float | None]:
-    """A row by the names of its columns; a column of words becomes one column for each word.
-
-    Args:
-        row: its number, from 1, for the words of a refusal; 0 if there is one row only.
-    """
-    names: Sequence[str] = inputs.get("names") or ()
-    no_value: Sequence[str] = inputs.get("no_value") or ()
-
-    def lacks(cell: str) -> bool:
-        return inputs.get("gaps") is True and is_absent(cell, no_value)
-
-    def pointed(cell: str) -> str:
-        return cell.replace(",", ".") if inputs.get("decimal") == "," else cell
-
-    values: dict[str, float | None] = {
-        name: None if lacks(cells[name]) else _number(pointed(cells[name]), _of_column(name, row))
-        for name in names
-        if name in cells
-    }
-    for column, words in words_of(names).items():
-        if column in cells and not values.keys() & {f"{column}={word}" for word in words}:
-            if cells[column] not in words and not lacks(cells[column]):
-                raise InputRefused(_no_word(cells[column], words, _of_column(column, row)))
-            values |= {f"{column}={word}": float(word == cells[column]) for word in words}
-    return values
-
-
-def _no_word(cell: str, words: Sequence[str], where: str) -> str:
-    expected = ", ".join(word[:40] for word in words[:8])
-    if not cell:
-        return text("{where} is empty; expected one of {expected}", where, expected)
-    return text("{where} is {value}; expected one of {expected}", where, repr(cell[:40]), expected)
-
-
-def _of_column(name: str, row: int) -> str:
-    column = repr(name[:60])
-    return text("row {row}, column {column}", row, column) if row else text("column {column}", column)
-
-
-def _where(row: int, place: int, names: Sequence[str]) -> str:
-    return (
-        text("row {row}, column {column}", row + 1, repr(names[place][:60]))
-        if place < len(names)
-        else text("row {row}, cell {cell}", row + 1, place + 1)
-    )
-
-
-def _number(cell: str, where: str) -> float:
-    cell = cell.strip()
-    if not cell:
-        raise InputRefused(text("{where} is empty; expected a number", where))
-    if not _NUMBER.fullmatch(cell) or len(cell) > 60:
-        raise InputRefused(text("{where} is {value}; expected a number such as 3.5", where, repr(cell[:40])))
-    return float(cell)
+    return by_name(cells, inputs)
 
 
 def result_of(prediction: View) -> PredictionResult:

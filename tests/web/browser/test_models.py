@@ -142,6 +142,7 @@ def test_a_picture_is_judged_without_script_and_with_the_keyboard(
     tab_to(page, page.get_by_label("Picture (PNG or JPEG)"))
     chooser_of(page).set_files(tmp_path / "one.png")
     expect(page.locator("[data-predicted]")).to_have_text("1")
+    expect(page.get_by_role("img", name="The picture that was chosen")).to_be_visible()
 
 
 def chooser_of(page: Any) -> Any:

@@ -13,7 +13,8 @@ from flnet.compute.prediction import MAX_INPUTS
 from flnet.errors import InputRefused, NotOffered, PeerError, UnreadableBody
 from flnet.node.interface import PredictionInput, View
 from flnet.web.api.models import PREDICT_BYTES
-from flnet.web.page.predict import MOST_CELLS, FormInput, form_of, question_of, read_form, result_of
+from flnet.web.page.input_rows import MOST_CELLS
+from flnet.web.page.predict import FormInput, form_of, question_of, read_form, result_of
 from tests.web.conftest import Client
 from tests.web.page_reading import FORM, Page, load
 from tests.web.view_nodes import DIGITS, EVIL, NEW, OLD, TABLE, ViewNode, with_two_models
@@ -453,3 +454,71 @@ async def test_without_an_estimate_nothing_is_said_in_the_labels_of_this_node(
     node.answer = {**node.answer, "coarse": {**COARSE, "probabilities": [], "predicted": []}}
     page = await hand_in(client, multipart(file=PNG))
     assert "Nothing can be said in the labels of this node yet" in page.text
+
+
+# A CSV file is answered with a CSV file: the rows as they came, each with its prediction.
+
+
+async def csv_of(client: Client, rows: bytes) -> tuple[int, str]:
+    head = {"Content-Type": "multipart/form-data; boundary=B", "Origin": "http://localhost"}
+    answer = await client.post(HERE, data=multipart(rows=rows, **{"as": b"csv"}), headers=head)
+    if answer.status_code == 200:
+        assert answer.content_type.startswith("text/csv")
+        assert answer.headers["Content-Disposition"] == 'attachment; filename="MNIST-predictions.csv"'
+    return answer.status_code, await answer.get_data(as_text=True)
+
+
+async def test_rows_are_answered_as_a_file_with_all_that_came(client: Client, node: ViewNode) -> None:
+    node.more["MNIST"]["inputs"] = {
+        **{**TABLE, "shape": [4], "names": ["age", "sex=f", "sex=m", "height"], "ignored": ["who"]},
+    }
+    node.answer = {
+        **node.answer,
+        **{"classes": ["no", "=1+1"], "probabilities": [[0.25, 0.75]] * 2, "predicted": ["=1+1", "no"]},
+    }
+    status, words = await csv_of(client, b'who;age;sex;height\nA;"4";f;1.5\nB;5;m;-2\n')
+    assert (status, words) == (
+        200,
+        "who;age;sex;height;prediction;probabilities no;probabilities =1+1\n"
+        "A;4;f;1.5;'=1+1;0.25;0.75\nB;5;m;-2;no;0.25;0.75\n",
+    )
+    assert node.questions[0].inputs[1] == {"age": 5, "sex=f": 0, "sex=m": 1, "height": -2}
+
+
+async def test_a_long_file_is_asked_in_parts_of_one_model(client: Client, node: ViewNode) -> None:
+    node.more["MNIST"]["inputs"] = TABLE
+    answers = [
+        {**node.answer, "classes": ["y"], "scores": [[0.5]] * n, "predicted": ["y"] * n} for n in (MAX_INPUTS, 5)
+    ]
+    for answer in answers:
+        answer.pop("probabilities", None)
+    given = iter(answers)
+
+    async def predict(trainer: str, question: PredictionInput) -> View:
+        node.questions.append(question)
+        return next(given)
+
+    node.predict = predict  # type: ignore[method-assign]
+    status, words = await csv_of(client, b"1,2,3\n" * (MAX_INPUTS + 5))
+    lines = words.splitlines()
+    assert (status, len(lines), lines[1]) == (200, MAX_INPUTS + 6, "1,2,3,0.5")
+    assert lines[0].endswith(",prediction")
+    assert [len(question.inputs) for question in node.questions] == [MAX_INPUTS, 5]
+    assert [question.digest for question in node.questions] == [None, answers[0]["model"]["digest"]]
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (b" ", "a CSV file is the answer to rows"),
+        (b"1,2,3\n" * 20_002, "at most 20000 are predicted at once"),
+        (b"1,2,3\n" * 1000 + b"1,x,3\n", "row 1001"),
+    ],
+)
+async def test_rows_that_cannot_be_predicted_are_told_on_the_page(
+    client: Client, node: ViewNode, rows: bytes, words: str
+) -> None:
+    node.more["MNIST"]["inputs"] = TABLE
+    status, page = await csv_of(client, rows)
+    assert status == 422
+    assert words in page
