@@ -23,7 +23,19 @@ from flnet.web.auth.operator_token import OperatorToken
 from flnet.web.auth.permissions import Permissions
 from flnet.web.auth.signed_requests import SignedRequests
 from flnet.web.body import linger
-from flnet.web.page import api, data, diagnostics, frame, index, keys, models, own_trainers, predict, rounds, settings
+from flnet.web.page import (
+    api,
+    data,
+    diagnostics,
+    frame,
+    index,
+    keys,
+    models,
+    own_trainers,
+    predict,
+    rounds,
+    settings,
+)
 from flnet.web.routes import Route, blueprint
 
 PAGES: tuple[Route, ...] = (*frame.pages, *sign_in.pages, *index.pages)
