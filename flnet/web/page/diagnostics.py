@@ -194,7 +194,7 @@ async def confusion(node: Node, trainer: TrainerId) -> Response:
         judged=count(findings["judged"]),
         few=findings["judged"] < FEW_TESTED,
         nodes=same_model(node.me.id, findings, node.job(trainer), await node.peer_infos()),
-        mesh=node.job(trainer).mesh,
+        together=node.job(trainer).mesh,
     )
 
 

@@ -203,3 +203,11 @@ def test_silhouettes_below_nothing_have_no_picture() -> None:
     shown = groups_view({**GROUPS, "tried": odd}, english)
     assert (shown.silhouettes, shown.has_negative, shown.elbow) == (None, True, None)
     assert shown.tried[1].silhouette == "-0.250"
+
+
+async def test_mistakes_stand_beside_what_all_nodes_reached(client: Client, node: FakeNode) -> None:
+    node.studies.found["confusion"] = CONFUSION
+    node.jobs["MNIST"].more = {"mesh": {"accuracy": 0.5, "basis": "counts", "examples": 9, "nodes": 2}}
+    page = await load(client, "/view/confusion/MNIST")
+    assert "On the test rows of all nodes together the last round reached 50.00 %." in page.text
+    assert "open mesh" in page.text
