@@ -13,7 +13,7 @@ from flnet.cli.options import json_option, read_config, variable_name
 from flnet.cli.output import counted, listed, print_json, print_table, printable, table
 from flnet.compute.assignment import assignment
 from flnet.compute.loader import find_trainers, own_trainer, read_data
-from flnet.datasets.guess import Choices, Column, Guess, ImagesGuess, TableGuess, Use, described, guess
+from flnet.datasets.guess import Choices, Column, Guess, ImagesGuess, TableGuess, Use, described, guess, words_in
 from flnet.datasets.no_code import OwnImages, OwnTable, toml_of, write_own
 from flnet.errors import ImportRefused
 from flnet.settings import Settings, load_settings
@@ -30,6 +30,9 @@ _USES = tuple(use for use in get_args(Use) if use != "target")
 @click.option(
     "--missing", type=click.Choice(["stop", "skip", "mean"]), default=None, help="Rows with a missing value."
 )
+@click.option(
+    "--words", "lists", multiple=True, metavar="COLUMN=A,B,...", help="All words of a column that any node has."
+)
 @click.option("--scaling", type=click.Choice(["own", "common"]), default="own", help="Numbers by whose mean.")
 @click.option("--model", default="", help="linear or mlp for a table, small-cnn or linear for pictures.")
 @click.option("--label", default="", help="The name as people read it.")
@@ -43,6 +46,7 @@ def command(
     name: str,
     source: Path,
     uses: tuple[str, ...],
+    lists: tuple[str, ...],
     only_show: bool,
     offer: bool,
     folder: Path | None,
@@ -60,7 +64,7 @@ def command(
     settings = load_settings({"trainers_path": folder}, os.environ, read_config(None))
     guessed = guess(source)
     given: dict[str, Any] = {key: value or "" for key, value in chosen.items()}
-    choices = Choices(uses=_uses_of(uses), **given)
+    choices = Choices(uses=_uses_of(uses), words=_words_of(lists), **given)
     own = described(guessed, choices, _data_of(source, settings))
     own = own.model_copy(update={"offered": True}) if offer else own
     path = None if only_show else _write(name, own, settings)
@@ -82,6 +86,16 @@ def _uses_of(words: tuple[str, ...]) -> Mapping[str, Use]:
             raise click.UsageError(f"--use {word}: expected COLUMN=USE, with USE one of {', '.join(_USES)}")
         uses[column] = cast(Use, use)
     return uses
+
+
+def _words_of(lists: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
+    words: dict[str, tuple[str, ...]] = {}
+    for given in lists:
+        column, _, listing = given.partition("=")
+        if not column or not listing:
+            raise click.UsageError(f"--words {given}: expected COLUMN=A,B,...")
+        words[column] = words_in(listing)
+    return words
 
 
 def _data_of(source: Path, settings: Settings) -> str:

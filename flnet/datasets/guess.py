@@ -5,6 +5,8 @@ A guess is shown to the person, who may change it, and becomes the description o
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 import statistics
 from array import array
@@ -315,6 +317,26 @@ def _size_and_colour(pictures: Sequence[Path]) -> tuple[int, Literal["grey", "rg
     return (64 if middle >= 128 else 32 if middle >= 32 else max(8, int(middle))), "grey" if grey else "rgb"
 
 
+def words_in(listing: str) -> tuple[str, ...]:
+    """Words as a person lists them: separated by commas, in quotes where they hold one.
+
+    Raises:
+        InvalidMessage: a quote has no end.
+    """
+    try:
+        lines = list(csv.reader([listing], skipinitialspace=True, strict=True))
+    except csv.Error as exc:
+        raise InvalidMessage(text("the words {words} cannot be read: {reason}", repr(listing[:60]), exc)) from exc
+    return tuple(word.strip() for line in lines for word in line if word.strip())
+
+
+def listing_of(words: Sequence[str]) -> str:
+    """The same the other way round."""
+    out = io.StringIO()
+    csv.writer(out, lineterminator="").writerow(words)
+    return out.getvalue().replace("\n", " ")
+
+
 @dataclass(frozen=True)
 class Choices:
     """What a person chose in place of a guess; empty values leave it.
@@ -322,6 +344,7 @@ class Choices:
     Attributes:
         target: name or position of the column to be predicted.
         uses: of other columns, by name or position.
+        words: of columns of words, and of a target of classes, by name or position: all that may come on any node.
         missing: what happens to rows with a missing value.
         scaling: whether numbers are standardised by each node's own rows, or by the mean and spread of these
             data, which all nodes are then told.
@@ -329,6 +352,7 @@ class Choices:
 
     target: str = ""
     uses: Mapping[str, Use] = field(default_factory=dict)
+    words: Mapping[str, Sequence[str]] = field(default_factory=dict)
     missing: Literal["", "stop", "skip", "mean"] = ""
     scaling: Literal["own", "common"] = "own"
     model: str = ""
@@ -370,12 +394,13 @@ def _table_fields(guessed: TableGuess, choices: Choices, data: str) -> dict[str,
         uses[guessed.target.name] = "words" if guessed.target.kind == "words" else "number"
     uses |= {guessed.column(name).name: use for name, use in choices.uses.items()}
     uses[target.name] = "target"
+    words = {guessed.column(name).name: tuple(words) for name, words in choices.words.items() if words}
     by_use = {
         use: [c for c in guessed.columns if uses[c.name] == use] for use in ("number", "words", "ignore", "id")
     }
     _check_uses(by_use)
     odd = {word for column in (*by_use["number"], target) for word in column.odd}
-    fields: dict[str, Any] = {"kind": "table", "data": data, "target": target.name, **_goal(target)}
+    fields: dict[str, Any] = {"kind": "table", "data": data, "target": target.name, **_goal(target, words)}
     fields |= {"id": by_use["id"][0].name} if by_use["id"] else {}
     fields |= {"ignore": [column.name for column in by_use["ignore"]]} if by_use["ignore"] else {}
     lacks = any(column.missing for column in (*by_use["number"], *by_use["words"]))
@@ -384,7 +409,7 @@ def _table_fields(guessed: TableGuess, choices: Choices, data: str) -> dict[str,
     fields |= {"separator": guessed.separator} if guessed.separator != "," else {}
     fields |= {"decimal": guessed.decimal} if guessed.decimal != "." else {}
     if by_use["words"]:
-        fields["categories"] = {column.name: list(column.words) for column in by_use["words"]}
+        fields["categories"] = {c.name: list(words.get(c.name, c.words)) for c in by_use["words"]}
     if choices.scaling == "common":
         fields["scale"] = {column.name: list(column.scale) for column in by_use["number"] if column.scale}
     return fields
@@ -414,7 +439,7 @@ def _is_long(column: Column) -> bool:
     return len(column.words) >= MOST_WORDS
 
 
-def _goal(target: Column) -> dict[str, Any]:
+def _goal(target: Column, words: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """Classes of the target; or of numbers a rough mean and spread.
 
     Raises:
@@ -429,6 +454,8 @@ def _goal(target: Column) -> dict[str, Any]:
                 "column {name} cannot be predicted: expected numbers, or a few different words", repr(target.name)
             )
         )
+    if target.name in words:
+        return {"classes": list(words[target.name])}
     numeric = target.kind == "number"
     return {"classes": sorted(target.words, key=float) if numeric else list(target.words)}
 

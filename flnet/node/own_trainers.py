@@ -45,6 +45,7 @@ from flnet.wire.transport import Transport
 PATH = "/trainers/offered"
 MOST_DRAFTS = 4  # data that wait for a person; the oldest ones go first
 MOST_OFFERS = 20  # of one node
+MOST_ASKED = 60  # nodes
 OFFER_BYTES = 64 * 1024  # of one description, as JSON
 ANSWER_BYTES = 512 * 1024
 SECONDS = 2.0  # a page should not wait longer for a peer
@@ -212,7 +213,7 @@ class OwnTrainers:
 
     async def offers(self) -> Sequence[Offer]:
         """What the other nodes show and this node does not have; each of them is asked now."""
-        asked = [peer for peer in self._peers() if peer["state"] in _ASKED]
+        asked = [peer for peer in self._peers() if peer["state"] in _ASKED][:MOST_ASKED]
         answers = await asyncio.gather(*map(self._ask, asked))
         return [offer for answer in answers for offer in answer if not self._is_taken(offer.name)]
 
@@ -225,6 +226,12 @@ class OwnTrainers:
         if reply.status != 200 or (reply.signer is not None and short(reply.signer) != peer["fingerprint"]):
             return ()
         return await asyncio.to_thread(read_offers, str(peer["id"]), reply.body)
+
+    async def close(self) -> None:
+        """Remove the data that still wait for a person."""
+        for draft in self._drafts.values():
+            await asyncio.to_thread(draft.upload.discard)
+        self._drafts.clear()
 
     def _free_name(self, came: str) -> str:
         stem = re.sub(r"\.(csv|tsv|txt|parquet|pq|arff|zip|tar|tgz|tar\.\w+)$", "", came, flags=re.IGNORECASE)

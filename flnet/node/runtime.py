@@ -211,6 +211,7 @@ class NodeRuntime:
         await asyncio.gather(*self._background, return_exceptions=True)
         await self._queue.stop()
         await self._performer.close()
+        await self.own_trainers.close()
         self.feed.close()
         await self._log_store.end()
         await self._pool.close()

@@ -62,6 +62,8 @@ def test_pictures_become_a_trainer(flnet: Flnet, rows: Path, tmp_path: Path) -> 
         (["A B"], 1, "'A B' is no name of a trainer"),
         (["ROWS", "--use", "b"], 2, "--use b: expected COLUMN=USE"),
         (["ROWS", "--use", "b=target"], 2, "expected COLUMN=USE, with USE one of number, words, ignore, id"),
+        (["ROWS", "--words", "y"], 2, "--words y: expected COLUMN=A,B"),
+        (["ROWS", "--words", "y=no,yes,maybe"], 0, 'classes = ["no", "yes", "maybe"]'),
         (["ROWS", "--target", "z"], 1, "there is no column 'z'"),
         (["ROWS", "--target", "y", "--use", "b=id"], 0, "written"),
     ],

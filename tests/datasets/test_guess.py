@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from flnet.datasets import guess as guessing
-from flnet.datasets.guess import Choices, ImagesGuess, TableGuess, described, guess, stated
+from flnet.datasets.guess import Choices, ImagesGuess, TableGuess, described, guess, listing_of, stated, words_in
 from flnet.datasets.no_code import OwnTable, checked_own, read_own, toml_of, write_own
 from flnet.datasets.no_code_table import read_table
 from flnet.errors import FlnetError, ImportRefused, InvalidMessage, NoRoom, TrainerError
@@ -95,7 +95,8 @@ def test_another_separator_and_decimal_commas_are_found(tmp_path: Path) -> None:
 
 def test_what_a_person_chooses_wins(tmp_path: Path) -> None:
     found = guess(as_csv(tmp_path))
-    chosen = Choices("bmi", {"-1": "words", "0": "ignore", "ward": "words"}, "skip", "common", "mlp", "Body")
+    uses: Any = {"-1": "words", "0": "ignore", "ward": "words"}
+    chosen = Choices("bmi", uses, {"ward": ("W1", "W2")}, "skip", "common", "mlp", "Body")
     own = described(found, chosen, "people.csv")
     assert isinstance(own, OwnTable)
     assert (own.target, own.task, own.id, own.missing, own.model, own.label) == (
@@ -104,8 +105,27 @@ def test_what_a_person_chooses_wins(tmp_path: Path) -> None:
     )
     assert own.target_scale == own.model_validate(own.model_dump()).target_scale
     assert own.scale.keys() == {"age"}
-    assert own.categories == {"sex": ["f", "m"], "stroke": ["no", "yes"], "ward": ["W1"]}
+    assert own.categories == {"sex": ["f", "m"], "stroke": ["no", "yes"], "ward": ["W1", "W2"]}
     assert set(own.ignore or ()) == {"patient", "visit", "notes"}
+
+
+def test_a_person_lists_the_classes_that_other_nodes_have(tmp_path: Path) -> None:
+    path = as_csv(tmp_path)
+    own = described(guess(path), Choices(words={"stroke": ("no", "yes", "unclear")}), str(path))
+    assert isinstance(own, OwnTable)
+    assert own.classes == ["no", "yes", "unclear"]
+    assert "no row of unclear" in read_table(path, own).note
+
+
+@given(st.lists(st.text(st.characters(blacklist_categories=("C", "Z")), min_size=1, max_size=6), max_size=5))
+def test_listed_words_are_read_again(words: list[str]) -> None:
+    assert words_in(listing_of(words)) == tuple(words)
+
+
+def test_a_list_of_words_without_its_quote_is_refused() -> None:
+    assert words_in(' a , "b, c",, ') == ("a", "b, c")
+    with pytest.raises(InvalidMessage, match="cannot be read"):
+        words_in('a,"b')
 
 
 @pytest.mark.parametrize(

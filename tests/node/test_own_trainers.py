@@ -162,6 +162,8 @@ async def test_only_the_newest_drafts_are_kept(mesh: Mesh, tmp_path: Path) -> No
     with pytest.raises(ImportRefused, match="choose them again"):
         a.own_trainers.draft(drafts[0].key)
     assert [draft.place.exists() for draft in drafts] == [False, True, True, True, True]
+    await a.own_trainers.close()
+    assert not any(draft.place.exists() for draft in drafts)
 
 
 def answer(*entries: Any) -> bytes:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from quart import Response, redirect, request
 
-from flnet.datasets.guess import MOST_WORDS, Choices, Column, ImagesGuess, TableGuess, Use
+from flnet.datasets.guess import MOST_WORDS, Choices, Column, ImagesGuess, TableGuess, Use, listing_of, words_in
 from flnet.errors import FlnetError, ImportRefused, InvalidMessage
 from flnet.node.interface import Node
 from flnet.node.own_trainers import Draft, Offer
@@ -35,12 +35,13 @@ _SHOWN_WORDS = 6  # of a column
 
 @dataclass(frozen=True)
 class ColumnRow:
-    """One column in the form; `use` is what is chosen."""
+    """One column in the form; `use` is what is chosen, `words` the list of its words, empty for numbers."""
 
     field: str
     name: str
     use: Use
     values: str
+    words: str
     missing: int
     odd: str
 
@@ -133,11 +134,13 @@ def choices_of(draft: Draft, form: Mapping[str, str]) -> Choices:
         InvalidMessage: a field has another value than the form offers.
     """
     uses: dict[str, Use] = {}
+    words: dict[str, tuple[str, ...]] = {}
     target = ""
     if isinstance(draft.guess, TableGuess):
         target = form.get("target", "")
         for place, column in enumerate(draft.guess.columns):
             use = form.get(f"use-{place}", "")
+            words[str(place)] = words_in(form.get(f"words-{place}", ""))
             if column.name == target or not use:
                 continue
             if use not in USES:
@@ -149,6 +152,7 @@ def choices_of(draft: Draft, form: Mapping[str, str]) -> Choices:
     return Choices(
         target,
         uses,
+        {place: listed for place, listed in words.items() if listed},
         cast(Any, _one_of(form, "missing", ("", "stop", "skip", "mean"))),
         cast(Any, _one_of(form, "scaling", ("own", "common"))),
         _one_of(form, "model", ("", "linear", "mlp", "small-cnn")),
@@ -223,6 +227,7 @@ def _row(place: int, column: Column, form: Mapping[str, str]) -> ColumnRow:
         one_line(column.name, 80),
         use,
         _values(column),
+        form.get(f"words-{place}") or (listing_of(column.words) if column.kind == "words" else ""),
         column.missing,
         ", ".join(one_line(word, 30) for word in column.odd[:_SHOWN_WORDS]),
     )

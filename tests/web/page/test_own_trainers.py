@@ -83,19 +83,26 @@ async def test_a_table_is_looked_at_corrected_and_made_into_a_trainer(
     assert 'value="MY_ROWS"' in page
     assert "&lt;b&gt;" in page
     assert "<b>" not in page
+    assert 'name="words-2" value="no,yes"' in page
     wrong = await client.post(place, form={"name": "A B", "target": "y", "label": "Kept"}, headers=FROM_HERE)
     page = await wrong.get_data(as_text=True)
     assert wrong.status_code == 422
     assert "&#39;A B&#39; is no name of a trainer" in page
     assert 'value="Kept"' in page
     assert " checked" not in page
-    made = await client.post(place, form={"name": "ROWS", "target": "y", "use-1": "ignore"}, headers=FROM_HERE)
+    made = await client.post(
+        place,
+        form={"name": "ROWS", "target": "y", "use-1": "ignore", "words-2": "no, yes, maybe"},
+        headers=FROM_HERE,
+    )
     assert made.status_code == 303, await made.get_data(as_text=True)
     first = await (await client.get(made.headers["Location"], headers=FROM_HERE)).get_data(as_text=True)
     assert "ROWS was made. It is loading, and can then be trained." in first
     assert "FLNET_TRAINERS names the trainers of this node: add it there" in first
     await until(lambda: [job.trainer_id for job in node.all_jobs()] == ["ROWS"])
-    assert 'ignore = ["<b>"]' in (tmp_path / "state" / "own-trainers" / "ROWS.toml").read_text("utf-8")
+    assert 'classes = ["no", "yes", "maybe"]\nignore = ["<b>"]' in (
+        tmp_path / "state" / "own-trainers" / "ROWS.toml"
+    ).read_text("utf-8")
     gone = await client.get(place, headers=FROM_HERE)
     assert (gone.status_code, "not waiting any more" in await gone.get_data(as_text=True)) == (422, True)
     shown = await client.get("/trainers/offered", headers=FROM_HERE)
