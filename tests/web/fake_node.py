@@ -10,6 +10,7 @@ import orjson
 
 from flnet.errors import (
     FlnetError,
+    ImportRefused,
     JobBusy,
     NotComparable,
     NotReady,
@@ -72,7 +73,10 @@ WANTED = b"wanted head:"  # what a binary body must begin with
 
 
 class FakeOwnTrainers:
-    """Nobody shows a trainer."""
+    """Nobody shows a trainer, and no data wait."""
+
+    def draft(self, key: str) -> Any:
+        raise ImportRefused("these data are not waiting any more")
 
     async def offers(self) -> Sequence[Any]:
         return []
