@@ -50,9 +50,8 @@ def rendered(plan: Plan, table: Sequence[TableEntry], old: str) -> str:
     lines = [f"# {plan.title}", f"\nCompared with: {plan.source}."]
     lines += [f"\n{line}" for line in COUNTED.findall(old)]
     lines.append(f"\n{plan.words.strip()}")
-    kept = {entry.measure for entry in table}  # a measure may be younger than the trainings
-    for name in (measure.name for measure in plan.measures if measure.name in kept):
-        lines += measure_section(plan, name, table)
+    for measure in plan.measures:
+        lines += measure_section(plan, measure.name, table)
     lines += published_section(plan, table)
     lines += [f"\n## {name}\n{sections[name].rstrip()}" for name in KEPT if name in sections]
     return "\n".join(lines) + "\n"
@@ -213,11 +212,11 @@ def draw_central(axes: Any) -> None:
     plan, curves = find_plan("central-or-federated"), curves_of("central-or-federated")
     published = {(value.row, value.column): value.value.low for value in plan.published}
     epochs = {row.name: row.says["epochs"] for row in plan.rows if row.name.startswith("CIFAR-10")}
-    central = next(row for row, column in curves if row in epochs and column == "central")
-    shown = {(central, "central"): "all rows in one place"}
+    central = [(row, column) for row, column in curves if row in epochs and column == "central"][:1]
+    shown = dict.fromkeys(central, "all rows in one place")
     shown |= {(row, "federated"): row.removeprefix("CIFAR-10, ") for row in epochs if (row, "federated") in curves}
     for number, ((row, column), label) in enumerate(shown.items()):
-        course, colour = curves[row, column], INK if column == "central" else COLOURS[number - 1]
+        course, colour = curves[row, column], INK if column == "central" else COLOURS[number]
         passes = [epochs[row] * (at + 1) for at in range(len(course))]
         axes.plot(passes, course, color=colour, ls="--" if column == "central" else "-", label=label)
         axes.plot(passes[-1] + 1 + 0.5 * number, published[row, column], "o", mfc="none", color=colour)
@@ -249,6 +248,10 @@ PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "rounds-to-central/accuracy": (
         "Who drops out? After how many rounds schools are as good as one place",
         draw_rounds,
+    ),
+    "central-or-federated/accuracy": (
+        "CIFAR-10: nodes that average, and all photographs in one place",
+        draw_central,
     ),
     "one-hostile-node": ("One hostile node of five: the mean can fail, other rules lose less", draw_hostile),
 }

@@ -113,8 +113,10 @@ def _effort(done: Done, count: int) -> Iterator[str]:
 
 
 def measure_section(plan: Plan, name: str, entries_of_all: Sequence[TableEntry]) -> Iterator[str]:
-    """The table of one measure, with the rows and columns of the plan."""
+    """The table of one measure, with the rows and columns of the plan; nothing if there are no numbers yet."""
     table = [entry for entry in entries_of_all if entry.measure == name]
+    if not any(entry.count or entry.published for entry in table):
+        return
     has_published = any(entry.published for entry in table)
     has_spread = any(entry.published and entry.published.spread is not None for entry in table)
     theirs = "the published value" + (" ± its standard deviation" if has_spread else "")
