@@ -423,10 +423,13 @@ class Rows:
     Attributes:
         inputs: as `Trainer.predict` takes them, (n, ...).
         labels: number of the right class, (n,).
+        groups: name of the group of each row, (n,): the domain that it is from, say. A figure of such rows is the mean
+            of those of the groups, which are told too. None: they are one group.
     """
 
     inputs: Array
     labels: Array
+    groups: Array | None = None
 
 
 Kind = Literal["", "labels", "groups"]

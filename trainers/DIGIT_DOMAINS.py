@@ -62,7 +62,7 @@ class DigitDomains(Trainer):
         torch.set_num_threads(threads)
         self._device, self._name = device, domain.name
         self._train, self._test, self._everything = domain.train, domain.test, domain.everything
-        self._validation = domain.validation
+        self._domains, self._validation = domain.domains, domain.validation
         self._images = self._tensor(domain.train.x)
         self._labels = torch.tensor(domain.train.y, device=device)
         self._shared = digest({"x": domain.everything.x, "y": domain.everything.y})
@@ -111,7 +111,7 @@ class DigitDomains(Trainer):
         return Steps(shuffled(len(self._labels), task), self._batch, _loss, fit, self._device, "adam")
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
-        """Accuracy on the own test digits, and on those of all domains."""
+        """Accuracy on the own test digits, on those of each domain, and the mean of these."""
         return self._score(params, {})
 
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
@@ -121,7 +121,7 @@ class DigitDomains(Trainer):
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
         """Likewise; a model that several nodes hold is measured once on the digits of all."""
-        known: dict[tuple[bytes, bytes], float] = {}
+        known: dict[tuple[bytes, bytes], dict[str, float]] = {}
         return [trainer._score(params, known) for trainer, params in jobs]
 
     def inputs(self) -> Array:
@@ -130,8 +130,8 @@ class DigitDomains(Trainer):
 
     def tests(self) -> Mapping[str, Rows]:
         """The own test digits, and those of all domains."""
-        sides = {"accuracy": self._test, "global_accuracy": self._everything}
-        return {figure: Rows(rows.x.astype(np.float32), rows.y) for figure, rows in sides.items()}
+        own, everything = ((side.x.astype(np.float32), side.y) for side in (self._test, self._everything))
+        return {"accuracy": Rows(*own), "global_accuracy": Rows(*everything, self._domains)}
 
     def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
         """Go on with what becomes of the own training rows, for experiments with hostile nodes."""
@@ -151,19 +151,23 @@ class DigitDomains(Trainer):
         scores = [_outputs(tensors, self._tensor(inputs[at : at + EVALUATION_BATCH])) for at in starts]
         return Prediction(torch.cat(scores).softmax(1).cpu().numpy())
 
-    def _score(self, params: Mapping[str, Array], known: dict[tuple[bytes, bytes], float]) -> Score:
+    def _score(self, params: Mapping[str, Array], known: dict[tuple[bytes, bytes], dict[str, float]]) -> Score:
         key = self._shared, digest(params)
         if key not in known:
-            known[key] = self._accuracy(params, self._everything)
-        return self._counted(params, self._test, {"global_accuracy": known[key]})
+            known[key] = self._by_domain(params)
+        return self._counted(params, self._test, known[key])
 
     def _counted(self, params: Mapping[str, Array], rows: Labelled, figures: Mapping[str, float]) -> Score:
         chances = self.predict(params, rows.x).values
         counts = class_counts(rows.y, chances.argmax(1), CLASSES, chances)
         return Score(counts.right / counts.examples, counts.examples, figures, counts=counts)
 
-    def _accuracy(self, params: Mapping[str, Array], rows: Labelled) -> float:
-        return float((self.predict(params, rows.x).values.argmax(1) == rows.y).mean())
+    def _by_domain(self, params: Mapping[str, Array]) -> dict[str, float]:
+        """The accuracy on each domain, whose numbers of digits may differ, and the mean of them."""
+        is_right = self.predict(params, self._everything.x).values.argmax(1) == self._everything.y
+        names = dict.fromkeys(self._domains.tolist())
+        figures = {f"accuracy_{name}": float(is_right[self._domains == name].mean()) for name in names}
+        return {**figures, "global_accuracy": sum(figures.values()) / len(figures)}
 
     def _batch(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         return self._images[rows], self._labels[rows]

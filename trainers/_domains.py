@@ -62,12 +62,14 @@ class Domain:
     Attributes:
         name: of its domain.
         everything: the test digits of all domains of the experiment.
+        domains: the name of the domain of each of them, (n,).
     """
 
     name: str
     train: Labelled
     test: Labelled
     everything: Labelled
+    domains: Array
     validation: Labelled
 
     @property
@@ -114,7 +116,8 @@ def load_domain(settings: TrainerSettings) -> Domain:
     )
     own = [side.take(np.arange(at, len(side), parts)) for side in (train, test)]
     kept, validation = (own[0].take(rows) for rows in held_back(own[0].y, settings))
-    return Domain(mine, kept, own[1], joined, validation)
+    domains = np.repeat(list(sides), [len(domain) for domain in everything])
+    return Domain(mine, kept, own[1], joined, domains, validation)
 
 
 def read_options(path: Path) -> Options:

@@ -301,7 +301,7 @@ class Increment(TwoModels):
         spec = plain.input_spec()
         offers = spec is not None and overrides(plain, "inputs") and method.choice == "by-input"
         self._selector = Selector(spec, seed) if spec is not None and offers else None
-        self._known: dict[str, tuple[bytes, Array]] = {}  # test rows that a selector (its mark) takes for own ones
+        self._known: dict[str, tuple[bytes, Array, Array]] = {}  # by figure: mark, test rows known, their errors
 
     def initial_params(self, seed: int) -> Model:
         """The increment begins at 0, so the local model as the common one."""
@@ -360,15 +360,29 @@ class Increment(TwoModels):
         return np.empty((0, 1)) if rows is None else rows
 
     def _chosen(self, params: Model) -> dict[str, float]:
-        """The accuracies of whichever model the selector takes for each test row."""
+        """What the selector makes of the test rows, also by group of rows.
+
+        The accuracy of whichever model it takes for each row, the share of rows that the local model answers, the mean
+        reconstruction error, and the threshold.
+        """
         assert self._selector is not None
-        chosen, learnt = {}, self._selector.mark(params)
+        learnt, chosen = self._selector.mark(params), {"reconstruction_threshold": float(params[STATE][1])}
         for figure, rows in self._plain.tests().items():
             if not len(rows.labels):
                 continue
-            inputs = np.asarray(rows.inputs, np.float32)
-            if self._known.get(figure, (b"", None))[0] != learnt:
-                self._known[figure] = (learnt, self._selector.choose(params, inputs)[0])
-            values = self._by_choice(params, inputs, self._known[figure][1]).values
-            chosen[f"chosen_{figure}"] = float((values.argmax(1) == rows.labels).mean())
+            if self._known.get(figure, (b"",))[0] != learnt:
+                is_local, measured, _ = self._selector.choose(params, np.asarray(rows.inputs, np.float32))
+                self._known[figure] = (learnt, is_local, measured)
+            _, is_local, measured = self._known[figure]
+            values = self._by_choice(params, np.asarray(rows.inputs, np.float32), is_local).values
+            is_right, accuracies = values.argmax(1) == rows.labels, []
+            groups = np.full(len(rows.labels), "") if rows.groups is None else rows.groups
+            for group in np.unique(groups):
+                part, of = groups == group, f"_{group}" if group else ""
+                accuracies.append(float(is_right[part].mean()))
+                if group or figure == "accuracy":
+                    chosen[f"chosen_accuracy{of}"] = accuracies[-1]
+                    chosen[f"answered_locally{of}"] = float(is_local[part].mean())
+                    chosen[f"reconstruction_error{of}"] = float(measured[part].mean())
+            chosen[f"chosen_{figure}"] = sum(accuracies) / len(accuracies)
         return chosen

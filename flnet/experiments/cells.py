@@ -39,12 +39,13 @@ from flnet.trainer import Choice, Method, Partition
 
 NUMBERS = 3  # increase it when a change of flnet changes the numbers of equal setups and seeds
 Kind = Literal["federated", "lone", "central"]
-Over = Literal["mean", "min", "max", "deviation"]
-_OVER: Mapping[Over, Callable[[Sequence[float]], float]] = {
+Over = Literal["mean", "min", "max", "deviation", "others"] | Annotated[int, Field(ge=1, le=250)]
+_OVER: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": fmean,
     "min": min,
     "max": max,
     "deviation": stdev,
+    "others": fmean,
 }
 _DECIDES_NOTHING = frozenset({"needs", "together"})
 _BETWEEN_NODES = frozenset(
@@ -264,15 +265,23 @@ class Outcome(Record):
         Args:
             figure: a name of a figure, "bytes", "models", "spread", "rounds", "seconds" or "processor_seconds".
             over: how the nodes' figures are combined; "deviation" is their standard deviation (with n - 1), None for
-                fewer than two.
+                fewer than two; "others" is the mean of all nodes but the first. Or the number of the node, from 1,
+                whose figure it is.
         """
         if self.reason:
             return None
         if figure in {"bytes", "models", "spread", "rounds", "seconds", "processor_seconds"}:
             return float(getattr(self, figure))
-        common = figure.replace(".answered_", ".")  # without a personal model, the common one answers
-        values = [value for value in self.figures.get(figure, self.figures.get(common, ())) if value is not None]
+        nodes = self.of_nodes(figure)
+        if isinstance(over, int):
+            nodes, over = nodes[over - 1 : over], "mean"
+        values = [value for value in nodes[over == "others" :] if value is not None]
         return float(_OVER[over](values)) if len(values) > (over == "deviation") else None
+
+    def of_nodes(self, figure: str) -> Sequence[float | None]:
+        """A figure of the last round, of each node; empty if no node has it."""
+        common = figure.replace(".answered_", ".")  # without a personal model, the common one answers
+        return self.figures.get(figure, self.figures.get(common, ()))
 
     def course(self, figure: str) -> list[float]:
         """The mean of a figure over the nodes that have it, by round; rounds in which no node has it are left out."""

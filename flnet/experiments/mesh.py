@@ -55,7 +55,7 @@ from flnet.simulation.node import TRAINER, SimulatedNode
 from flnet.simulation.schedule import Faults
 from flnet.trainer import Choice, Task
 
-WEIGHT, SUCCESS = "hostile_weight", "backdoor_success"  # names of figures
+WEIGHT, OWN_WEIGHT, SUCCESS = "hostile_weight", "weight", "backdoor_success"  # names of figures
 Updates = Mapping[PeerId, Params]
 
 
@@ -427,19 +427,23 @@ class CellMesh(Cluster):
         return tuple(curves)
 
     def _figures(self, node: PeerId, record: Record) -> dict[str, float | None]:
-        """All figures of a round on an honest node, with the weight that hostile nodes had in its average."""
+        """All figures of a round on an honest node, with the weights that it and hostile nodes had in its average."""
         if node in self.attackers.hostile:
             return {}
-        figures, weight = _figures(record), self.attackers.weight(record.get("weighed") or {})
+        figures, weighed = _figures(record), record.get("weighed") or {}
         answers = _answered(figures, self.cell.setup.model_choice) if self.cell.setup.method.kind != "none" else {}
-        return {**figures, **answers, **({} if weight is None else {f"after.{WEIGHT}": weight})}
+        weights = {WEIGHT: self.attackers.weight(weighed), OWN_WEIGHT: weighed.get(node, {}).get("weight")}
+        known = {f"after.{name}": weight for name, weight in weights.items() if weight is not None}
+        return {**figures, **answers, **known}
 
     def _last_figures(self, node: PeerId, records: Sequence[Record]) -> dict[str, float | None]:
-        """The figures of the last round; the weight of hostile nodes, which varies, is a mean of the last rounds."""
+        """The figures of the last round; weights, which vary, are means of the last rounds."""
         figures = self._figures(node, records[-1] if records else {})
-        last = [self._figures(node, record).get(f"after.{WEIGHT}") for record in records[-LAST_ROUNDS:]]
-        weights = [weight for weight in last if weight is not None]
-        return {**figures, f"after.{WEIGHT}": fmean(weights)} if weights else figures
+        last = [self._figures(node, record) for record in records[-LAST_ROUNDS:]]
+        for name in (f"after.{WEIGHT}", f"after.{OWN_WEIGHT}"):
+            if weights := [weight for of_round in last if (weight := of_round.get(name)) is not None]:
+                figures[name] = fmean(weights)
+        return figures
 
     def _data(self) -> str:
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
@@ -467,7 +471,9 @@ def _answered(figures: Mapping[str, float | None], choice: Choice) -> dict[str, 
     """The accuracies of the model that answers: the one chosen by input, the personal or the common one."""
     kinds = {"by-input": ("chosen_", "local_"), "local": ("local_",), "global": ("",)}[choice]
     answered: dict[str, float | None] = {}
-    for name in ("accuracy", "global_accuracy"):
+    for name in (
+        figure[6:] for figure in figures if figure.startswith(("after.accuracy", "after.global_accuracy"))
+    ):
         known = [figures[figure] for kind in kinds if (figure := f"after.{kind}{name}") in figures]
         answered |= {f"after.answered_{name}": value for value in known[:1]}
     return answered

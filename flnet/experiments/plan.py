@@ -108,6 +108,7 @@ class Plan(Record):
         statistics: names of the measures whose columns are compared by ranks.
         compared: the sets of columns that are compared; all columns as one set if empty.
         published_tests: rank tests of the works from which published values are taken.
+        by_node: figures of single nodes that are reported and kept, by round where they are among a cell's curves.
         tolerance: larger differences from published values are listed, with the notes about them; below 0.1 in
             proportion to the published value.
     """
@@ -126,6 +127,7 @@ class Plan(Record):
     published_tests: tuple[PublishedTest, ...] = ()
     statistics: tuple[str, ...] = ()
     compared: tuple[tuple[str, ...], ...] = ()
+    by_node: tuple[str, ...] = ()
     tolerance: float = Field(default=0.03, ge=0)
     notes: tuple[Note, ...] = ()
 

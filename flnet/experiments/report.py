@@ -6,6 +6,7 @@ import csv
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 from flnet.errors import LocalError, NotOffered
@@ -25,7 +26,7 @@ from flnet.experiments.statistics import (
     groups_alike,
 )
 
-REPORT, TABLE, CELLS, CURVES = "report.md", "table.csv", "cells.csv", "curves.csv"
+REPORT, TABLE, CELLS, CURVES, NODES = "report.md", "table.csv", "cells.csv", "curves.csv", "nodes.csv"
 TABLE_COLUMNS = (
     *("measure", "row", "column", "seeds", "mean", "standard_deviation", "published", "difference"),
     *("standard_errors", "near", "nearest_round", "reason"),
@@ -64,11 +65,12 @@ def write_report(plan: Plan, cells: Sequence[Cell], results: Results, folder: Pa
         write_table(plan, table, folder / TABLE)
         _write_csv(folder / CELLS, _cell_rows(plan, table, done))
         _write_csv(folder / CURVES, _curve_rows(done))
+        if plan.by_node:
+            _write_csv(folder / NODES, _node_rows(plan, done))
     except OSError as exc:
         raise LocalError(f"the report cannot be written to {folder}: {exc}") from exc
-    return [folder / name for name in (REPORT, TABLE, CELLS, CURVES)] + [
-        path for plot in plots for path in plot.paths
-    ]
+    names = (REPORT, TABLE, CELLS, CURVES, *([NODES] if plan.by_node else []))
+    return [folder / name for name in names] + [path for plot in plots for path in plot.paths]
 
 
 def _report(
@@ -92,6 +94,7 @@ def _report(
     yield from published_section(plan, table)
     yield from rank_tests_section(tests, plan.published_tests)
     yield from _images(plots, "ranks")
+    yield from _nodes(plan, done)
     yield from _missing(table)
     yield from _images(plots, "curves", "\n## Round by round")
     yield from _costs(done)
@@ -299,6 +302,53 @@ def _different(test: RankComparison) -> str:
         if frozenset(pair) not in alike
     ]
     return "; ".join(named) or "none"
+
+
+# Single nodes.
+
+
+def _by_place(plan: Plan, done: Done) -> Iterator[tuple[str, str, list[Outcome]]]:
+    """Row, column and the outcomes of their seeds, if there are some."""
+    for row, column in itertools.product(plan.rows, plan.columns):
+        outcomes = [o for c, o in done if (c.row, c.column) == (row.name, column.name) and not o.reason]
+        if outcomes:
+            yield row.name, column.name, outcomes
+
+
+def _nodes(plan: Plan, done: Done) -> Iterator[str]:
+    """The figures of single nodes, a table for each cell."""
+    for number, (row, column, outcomes) in enumerate(_by_place(plan, done) if plan.by_node else ()):
+        if not number:
+            yield "\n## By node\n\nMeans over seeds after the last round; weights are means over the last five rounds."
+        lines = {figure: [o.of_nodes(figure) for o in outcomes] for figure in plan.by_node}
+        count = max(len(nodes) for seeds in lines.values() for nodes in seeds)
+        yield f"\n### {row}, {column}\n"
+        yield from _head("", *(f"node {node + 1}" for node in range(count)))
+        for figure, seeds in lines.items():
+            known = [_over_seeds(values) for values in zip(*seeds, strict=False)]
+            if any(known):
+                yield _row(figure, *(_number(summary.mean) if summary else "" for summary in known))
+
+
+def _node_rows(plan: Plan, done: Done) -> Iterator[list[Any]]:
+    """The same for spreadsheets, and by round where the round is known."""
+    yield ["row", "column", "figure", "node", "round", "seeds", "mean", "standard_deviation"]
+    for row, column, outcomes in _by_place(plan, done):
+        for figure in plan.by_node:
+            last = max(outcome.rounds for outcome in outcomes)
+            curves = [
+                o.curves.get(figure) or [(None,) * (last - 1) + (n,) for n in o.of_nodes(figure)] for o in outcomes
+            ]
+            for node, courses in enumerate(zip(*curves, strict=True), start=1):
+                for number, values in enumerate(zip(*courses, strict=False), start=1):
+                    if summary := _over_seeds(values):
+                        spread = "" if summary.spread is None else f"{summary.spread:.6g}"
+                        yield [row, column, figure, node, number, summary.count, f"{summary.mean:.6g}", spread]
+
+
+def _over_seeds(values: Iterable[float | None]) -> Summary | None:
+    known = [value for value in values if value is not None]
+    return Summary(len(known), fmean(known), stdev(known) if len(known) > 1 else None) if known else None
 
 
 # What is missing, images and tables.

@@ -113,6 +113,32 @@ def test_the_choice_is_right_on_own_and_on_foreign_rows(own: tuple[Any, Any, Any
     assert figures["chosen_global_accuracy"] > 0.95 > figures["local_global_accuracy"]
 
 
+def test_what_the_selector_makes_of_test_rows_is_told_by_group() -> None:
+    """Own rows in two groups, foreign ones in a third: figures of groups are those of predictions."""
+    x, y = clouds(200, 6.0, True)
+    foreign = Rows(*clouds(40, -6.0, False, seed=1))
+    everything = Rows(
+        np.concatenate([x[:30], foreign.inputs]),
+        np.concatenate([y[:30], foreign.labels]),
+        np.repeat(["few", "own", "foreign"], [10, 20, 40]),
+    )
+    node = Increment(Lines(x, y, everything), Lines(x, y, everything), 0, Method(personal="increment:200"))
+    start = node.initial_params(0)
+    params = {**start, **node.personalise(task(start, rate=0.5))}
+    figures = node.evaluate(params).metrics
+    told = node.predict(params, everything.inputs)
+    is_right, is_local = told.values.argmax(1) == everything.labels, np.array(told.answered) == "local"
+    for group in ("few", "own", "foreign"):
+        part = everything.groups == group
+        assert figures[f"chosen_accuracy_{group}"] == pytest.approx(is_right[part].mean())
+        assert figures[f"answered_locally_{group}"] == pytest.approx(is_local[part].mean())
+        assert figures[f"reconstruction_error_{group}"] == pytest.approx(np.array(told.why)[part].mean())
+    by_group = [figures[f"chosen_accuracy_{group}"] for group in ("few", "own", "foreign")]
+    assert figures["chosen_global_accuracy"] == pytest.approx(np.mean(by_group))
+    assert figures["answered_locally"] > 0.9 > 0.1 > figures["answered_locally_foreign"]
+    assert figures["reconstruction_threshold"] == told.limit
+
+
 @pytest.mark.parametrize(("choice", "right"), [("local", True), ("global", False)])
 def test_a_person_may_say_which_model_answers(own: tuple[Any, Any, Any, Any], choice: Any, right: bool) -> None:
     node, params, x, _ = own

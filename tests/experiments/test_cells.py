@@ -94,6 +94,13 @@ def test_a_figure_is_combined_over_the_nodes_that_have_it() -> None:
     assert (outcome.value("bytes"), outcome.value("after.loss")) == (12, None)
     assert Outcome(reason="no data", bytes=12).value("bytes") is None
     assert outcome.value("after.answered_accuracy") == 0.625  # the only model answers
+    assert [outcome.value("after.accuracy", over) for over in (1, 2, 3, 4, "others")] == [
+        0.5,
+        None,
+        0.75,
+        None,
+        0.75,
+    ]
     personal = {**outcome.figures, "after.answered_accuracy": (0.8, None, None)}
     assert Outcome(figures=personal).value("after.answered_accuracy") == 0.8
 

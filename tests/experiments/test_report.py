@@ -121,6 +121,31 @@ def test_the_deviation_of_the_source_stands_behind_its_value(tmp_path: Path) -> 
     assert "| scene | 0.6100 ± 0.0100 (3)<br>0.6000 ± 0.0200, +0.0100 |" in lines[3]
 
 
+def test_figures_of_single_nodes_are_told_and_kept_by_round(tmp_path: Path, no_plots: None) -> None:
+    plan = small_plan(tmp_path).model_copy(
+        update={"by_node": ("after.answered_accuracy", "after.accuracy", "none")}
+    )
+    cells = plan.cells()
+    write_report(plan, cells, results_of(tmp_path, cells), tmp_path / "out")
+    text = (tmp_path / "out/report.md").read_text("utf-8")
+    assert "### scene, agg1\n\n|  | node 1 | node 2 | node 3 |\n" in text
+    assert "| after.accuracy | 0.6100 | 0.8100 |  |" in text
+    assert "| none |" not in text
+    with (tmp_path / "out/nodes.csv").open(newline="") as file:
+        lines = [line for line in csv.DictReader(file) if (line["row"], line["column"]) == ("scene", "agg1")]
+    told = [
+        (line["figure"], line["node"], line["round"], line["mean"], line["standard_deviation"]) for line in lines
+    ]
+    assert told == [
+        ("after.answered_accuracy", "1", "2", "0.61", "0.01"),
+        ("after.answered_accuracy", "2", "2", "0.81", "0.01"),
+        ("after.accuracy", "1", "1", "0.2", "0"),
+        ("after.accuracy", "1", "2", "0.61", "0.01"),
+        ("after.accuracy", "2", "1", "0.4", "0"),
+        ("after.accuracy", "2", "2", "0.81", "0.01"),
+    ]
+
+
 def test_published_rank_tests_are_shown_with_ours() -> None:
     theirs = PublishedTest(measure="accuracy", columns=("a", "b"), ranks=(), statistic=3.5, p=0.06, words="copied")
     text = "\n".join(report.rank_tests_section([comparison(2), comparison(3)], [theirs]))

@@ -12,7 +12,7 @@ from flnet.params.params import Params, Schema
 from flnet.protocol.messages import HyperParams
 from flnet.trainer import DataMissing, Task, TrainerError, TrainerSettings
 from tests.trainers.domain_files import written
-from trainers._domains import Domain, Options, load_domain, read_options, small
+from trainers._domains import FILES, Domain, Options, load_domain, read_options, small
 from trainers.DIGIT_DOMAINS import SHAPES, DigitDomains, make_trainer
 
 
@@ -47,6 +47,16 @@ def test_what_mnist_is_tested_with_is_of_its_training_part(tmp_path: Path) -> No
     seen = [row.tobytes() for row in (*one.train.x, *one.test.x)]
     assert len(set(seen)) == 60
     assert set(seen) <= there
+
+
+def test_of_a_domain_all_digits_are_taken_that_there_are(tmp_path: Path) -> None:
+    """Domains with fewer test digits count as much in what is told of all of them as others."""
+    folder = written(tmp_path, "rows = 1000\ntests = 20")
+    with np.load(folder / "svhn.npz") as file:
+        np.savez(folder / "svhn.npz", **{name: file[name][:7] for name in file.files})
+    found = domains(folder, 4)
+    assert [(len(one.train), len(one.test)) for one in found] == [(40, 20), (60, 20), (60, 20), (7, 7)]
+    assert [int((found[0].domains == name).sum()) for name in FILES] == [20, 20, 20, 7]
 
 
 def test_sizes_become_sixteen_pixels() -> None:
@@ -159,12 +169,14 @@ def test_the_proximal_term_holds_near_the_start(trainer: DigitDomains) -> None:
 
 def test_figures_are_accuracies_on_the_rows_that_it_tells(trainer: DigitDomains) -> None:
     params = trainer.fit(Task(trainer.initial_params(0), ONE, 0)).params
-    score = trainer.evaluate(params)
-    figures = {"accuracy": score.accuracy, **score.metrics}
-    assert figures.keys() == trainer.tests().keys()
-    for name, rows in trainer.tests().items():
-        guess = trainer.predict(params, rows.inputs).values.argmax(1)
-        assert figures[name] == pytest.approx(float((guess == rows.labels).mean()))
+    score, tests = trainer.evaluate(params), trainer.tests()
+    is_right = {
+        name: trainer.predict(params, rows.inputs).values.argmax(1) == rows.labels for name, rows in tests.items()
+    }
+    assert score.accuracy == pytest.approx(is_right["accuracy"].mean())
+    domains = tests["global_accuracy"].groups
+    by_domain = {f"accuracy_{name}": is_right["global_accuracy"][domains == name].mean() for name in FILES}
+    assert score.metrics == pytest.approx({**by_domain, "global_accuracy": np.mean(list(by_domain.values()))})
     assert trainer.evaluate_many([(trainer, params)]) == [score]
 
 
