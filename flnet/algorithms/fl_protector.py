@@ -95,12 +95,18 @@ def step(weights: Weights, descent: Descent, x: Array) -> float:
 def trained(x: Array, seed: int, epochs: int = 4, least: int = 800) -> dict[str, Array]:
     """Train an autoencoder on these inputs.
 
+    Of images it begins with their mean colour, by the biases of the last layer: from grey, dark images (MNIST) drive
+    all filters to zero on the way to black, and it stays there.
+
     Args:
         x: as in `errors`, at least one.
         epochs: passes, each in a new order.
         least: steps, for few inputs in more passes.
     """
     weights, descent = fresh(x.shape[1:], seed), Descent("adam", RATE)
+    if x.ndim > 2:
+        mean = x.reshape(-1, x.shape[-1]).mean(0, dtype=np.float64).clip(0.01, 0.99)
+        weights[f"{len(FILTERS)}.bias"] = np.log(mean / (1 - mean)).astype(np.float32)
     chance, steps = np.random.default_rng(seed), -(-len(x) // BATCH)
     for _ in range(max(epochs, -(-least // steps))):
         for rows in np.array_split(chance.permutation(len(x)), steps):
