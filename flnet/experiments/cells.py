@@ -38,6 +38,7 @@ from flnet.settings import (
 from flnet.trainer import Choice, Method, Partition
 
 NUMBERS = 3  # increase it when a change of flnet changes the numbers of equal setups and seeds
+OF_INCREMENTS = 1  # is added to it for setups with an increment, whose autoencoder has changed
 Kind = Literal["federated", "lone", "central"]
 Over = Literal["mean", "min", "max", "deviation", "others"] | Annotated[int, Field(ge=1, le=250)]
 _OVER: Mapping[str, Callable[[Sequence[float]], float]] = {
@@ -220,7 +221,8 @@ class Cell(Record):
         if self.setup.kind == "central":
             idle |= _OF_PARTS
         setup = self.setup.model_dump(mode="json", exclude_defaults=True, exclude=idle)
-        text = json.dumps({"numbers": NUMBERS, "seed": self.seed, "setup": setup}, sort_keys=True)
+        numbers = NUMBERS + OF_INCREMENTS * self.setup.personal_model.startswith("increment")
+        text = json.dumps({"numbers": numbers, "seed": self.seed, "setup": setup}, sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
 
