@@ -1,4 +1,4 @@
-"""Renders the reports in docs/results again from their means, and draws the plots of their README.
+"""Renders the reports in docs/results again from their means, and draws the kept plots.
 
     python docs/results.py           # after a change of published values, words or the rules of a report
     python docs/results.py --check   # only looks; tests/test_results.py does, too
@@ -21,8 +21,10 @@ from typing import Any
 
 from flnet.experiments.plan import Plan, find_plan, shipped
 from flnet.experiments.plots import COLOURS, GREY, INK, save
+from flnet.experiments.published import lines_of
 from flnet.experiments.report import (
     CURVES,
+    NODES,
     REPORT,
     TABLE,
     measure_section,
@@ -35,7 +37,13 @@ from flnet.experiments.statistics import TableEntry
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
 COUNTED = re.compile(r"(?m)^(?:\d+ of \d+ trainings are done|Machine: |Data: ).*$")
-KEPT = ("Do the columns differ?", "Missing results", "Round by round", "Cost")  # sections that means do not give
+KEPT = (  # sections that means do not give
+    "Do the columns differ?",
+    "By node",
+    "Missing results",
+    "Round by round",
+    "Cost",
+)
 LONG = 30  # letters of a name from which on a legend has two columns
 
 
@@ -237,6 +245,102 @@ def draw_rounds(axes: Any) -> None:
     axes.set_ylabel("share of students judged rightly")
 
 
+# Plots of single nodes: FLProtector on four domains, and under attack.
+
+FOUR = {"mnist": "MNIST", "mnist-m": "MNIST-M", "usps": "USPS", "svhn": "SVHN"}  # in the order of the nodes
+OWN_DOMAINS, ATTACKED = "one domain each, 12 rounds of 2 passes", "four MNIST, one SVHN: sign-flip:5"
+WEIGHTS = {"FLProtector": ("repaired", "-"), "FLProtector, printed weights": ("as printed", ":")}
+Courses = dict[tuple[str, str, str, int], list[float]]  # by row, column, figure and node: values by round
+
+
+def nodes_of(name: str) -> Courses:
+    """The kept figures of single nodes."""
+    courses: Courses = {}
+    with (RESULTS / name / NODES).open(encoding="utf-8", newline="") as file:
+        for line in csv.DictReader(file):
+            place = (line["row"], line["column"], line["figure"], int(line["node"]))
+            courses.setdefault(place, []).append(float(line["mean"]))
+    return courses
+
+
+def draw_trust(axes: Any) -> None:
+    """The share of the average that each of four honest nodes has, by round."""
+    kept = nodes_of("guard-5b")
+    for column, (form, dashes) in WEIGHTS.items():
+        for node, domain in enumerate(FOUR.values()):
+            shares = kept[OWN_DOMAINS, column, "after.weight", node + 1]
+            axes.plot(range(1, len(shares) + 1), shares, dashes, color=COLOURS[node], label=f"{domain}, {form}")
+    axes.set_xlabel("round")
+    axes.set_ylabel("share of the average")
+    axes.set_ylim(0, None)
+
+
+def draw_trust_attacked(axes: Any) -> None:
+    """The same with a node that flips the signs of its updates: the attacker, an honest node like it, and the outlier."""
+    kept = nodes_of("guard-ablation")
+    for column, (form, dashes) in WEIGHTS.items():
+        lines = {
+            "hostile node": kept[ATTACKED, column, "after.hostile_weight", 1],
+            "honest node like it (MNIST)": kept[ATTACKED, column, "after.weight", 2],
+            "honest outlier (SVHN)": kept[ATTACKED, column, "after.weight", 1],
+        }
+        for number, (name, shares) in enumerate(lines.items()):
+            colour = COLOURS[(1, 0, 2)[number]]
+            axes.plot(range(1, len(shares) + 1), shares, dashes, color=colour, label=f"{name}, {form}")
+    axes.set_xlabel("round")
+    axes.set_ylabel("share of the average")
+    axes.set_ylim(0, None)
+
+
+def draw_selector(axes: Any) -> None:
+    """For each node, which share of each domain's test digits it takes for its own."""
+    _draw_matrix(
+        axes, "after.answered_locally", 100, "{:.0f} %", "share of test digits that the node's own model answers"
+    )
+
+
+def draw_reconstruction(axes: Any) -> None:
+    """For each node, the error with which its autoencoder reconstructs each domain's test digits."""
+    _draw_matrix(
+        axes, "after.reconstruction_error", 100, "{:.2f}", "mean squared error on test digits, in hundredths"
+    )
+
+
+def _draw_matrix(axes: Any, figure: str, scale: float, form: str, words: str) -> None:
+    """A figure of each node (rows) on each domain (columns)."""
+    kept = nodes_of("guard-5b")
+    numbers = range(1, len(FOUR) + 1)
+    values = [[scale * kept[OWN_DOMAINS, "FLProtector", f"{figure}_{d}", n][-1] for d in FOUR] for n in numbers]
+    shown = axes.imshow(values, cmap="Blues", vmin=0, aspect="auto")
+    middle = shown.norm.vmax / 2
+    for row, line in enumerate(values):
+        for column, value in enumerate(line):
+            colour = "white" if value > middle else INK
+            axes.text(column, row, form.format(value), ha="center", va="center", color=colour)
+    axes.set_xticks(range(len(FOUR)), [f"digits of {name}" for name in FOUR.values()])
+    axes.set_yticks(range(len(FOUR)), [f"node of {name}" for name in FOUR.values()])
+    axes.set_xlabel(words)
+    axes.grid(visible=False)
+
+
+def draw_thresholds(axes: Any) -> None:
+    """The error up to which a node's own model answers, with the published ones."""
+    kept = nodes_of("guard-5b")
+    theirs = {line.measure: line.value.low for line in lines_of("martinez")}
+    ours = [
+        kept[OWN_DOMAINS, "FLProtector", "after.reconstruction_threshold", n + 1][-1] for n in range(len(FOUR))
+    ]
+    published = [theirs[f"threshold, {name}"] for name in FOUR.values()]
+    for shift, values, colour, label in (
+        (-0.2, ours, COLOURS[0], "measured here"),
+        (0.2, published, GREY, "published"),
+    ):
+        bars = axes.bar([at + shift for at in range(len(FOUR))], values, 0.38, color=colour, label=label)
+        axes.bar_label(bars, fmt="%.3f")
+    axes.set_xticks(range(len(FOUR)), FOUR.values())
+    axes.set_ylabel("threshold of the mean squared error")
+
+
 PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "mesh-or-alone": ("Nodes that average are as good as each alone, or better", draw_mesh),
     "schools": ("Who drops out of a course? Few schools a round are enough, if they are alike", draw_schools),
@@ -254,11 +358,15 @@ PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
         draw_central,
     ),
     "one-hostile-node": ("One hostile node of five: the mean can fail, other rules lose less", draw_hostile),
+    "guard-5b/trust": ("How much each honest node counts, round by round", draw_trust),
+    "guard-5b/selector": ("Which digits each node takes for its own", draw_selector),
+    "guard-5b/thresholds": ("Up to which error a node takes a digit for its own", draw_thresholds),
+    "guard-5b/reconstruction": ("How well each node's autoencoder reconstructs each domain", draw_reconstruction),
 }
 
 
 def draw_plots() -> Iterator[Path]:
-    """Draw all plots of README.md.
+    """Draw all plots of README.md and of documents about single tables.
 
     Raises:
         NotOffered: matplotlib is not installed.
@@ -272,6 +380,8 @@ def draw_plots() -> Iterator[Path]:
 def _with_legend(draw: Callable[[Any], None], axes: Any) -> None:
     draw(axes)
     _, labels = axes.get_legend_handles_labels()
+    if not labels:
+        return
     axes.figure.legend(loc="outside lower center", ncols=3 if max(map(len, labels)) <= LONG else 2)
 
 

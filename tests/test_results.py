@@ -181,7 +181,10 @@ def test_p_of_our_rank_tests_are_those_of_the_report() -> None:
 
 
 def test_plots_are_there_with_their_words() -> None:
-    shown = dict(re.findall(r"!\[([^\]]+)\]\(([^)]+)\)", INDEX.read_text("utf-8")))
+    pages = {path: re.findall(r"!\[([^\]]+)\]\(([^)]+\.svg)\)", path.read_text("utf-8")) for path in DOCUMENTS}
+    shown = {
+        words: str((path.parent / link).relative_to(RESULTS)) for path in pages for words, link in pages[path]
+    }
     assert {f"{name}.svg" for name in renderer().PLOTS} == set(shown.values())
     for words, name in shown.items():
         assert len(words) > 80, name
