@@ -362,6 +362,7 @@ PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "guard-5b/selector": ("Which digits each node takes for its own", draw_selector),
     "guard-5b/thresholds": ("Up to which error a node takes a digit for its own", draw_thresholds),
     "guard-5b/reconstruction": ("How well each node's autoencoder reconstructs each domain", draw_reconstruction),
+    "guard-ablation/trust": ("A five-fold sign flip: how much each node counts", draw_trust_attacked),
 }
 
 
