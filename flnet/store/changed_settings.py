@@ -26,7 +26,7 @@ def read_changes(folder: Path) -> Mapping[str, Any]:
     path = folder / NAME
     try:
         changes = json.loads(path.read_bytes())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):  # the start of a node says what is wrong with its folder
         return {}
     except OSError as exc:
         raise SettingsError(f"the file {path} cannot be read: {exc.strerror or exc}") from exc
