@@ -4,7 +4,7 @@ const QUARTER = 25; // per cent: screen readers are told no more often
 
 document.addEventListener("submit", (event) => {
   const form = event.target;
-  if (!form.matches("form[data-import]")) return;
+  if (!form.matches("form[data-import], form[data-bring]")) return;
   event.preventDefault();
   bring(form);
 });
@@ -16,8 +16,9 @@ function chosen(form) {
 
 function bring(form) {
   const files = chosen(form);
-  if (!files.length) return tell(form, form.dataset.none, true);
+  if (!files.length && form.dataset.none) return tell(form, form.dataset.none, true);
   const body = new FormData();
+  for (const field of form.querySelectorAll("input[type=hidden]")) body.append(field.name, field.value);
   for (const file of files) body.append("file", file, file.webkitRelativePath || file.name);
   const asked = new XMLHttpRequest();
   const bar = form.querySelector("progress");
@@ -41,13 +42,19 @@ function bring(form) {
     form.querySelector("[data-state]").textContent = form.dataset.checking;
     say(form.dataset.checking);
   });
-  asked.addEventListener("load", () => ended(form, asked));
+  asked.addEventListener("load", () => (form.dataset.import ? ended(form, asked) : led(form, asked)));
   asked.addEventListener("error", () => failed(form, form.dataset.lost));
   asked.addEventListener("abort", () => failed(form, form.dataset.cancelled));
   form.querySelector("[data-cancel]").onclick = () => asked.abort();
-  const replace = form.elements.replace.checked ? "?replace=true" : "";
-  asked.open("POST", form.dataset.import + replace);
+  const replace = form.elements.replace?.checked ? "?replace=true" : "";
+  asked.open("POST", (form.dataset.import ?? form.getAttribute("action")) + replace);
   asked.send(body);
+}
+
+// The answer of these forms is another page, to which the node has led.
+function led(form, asked) {
+  if (asked.status === 200) return location.assign(asked.responseURL);
+  failed(form, form.dataset.lost);
 }
 
 async function ended(form, asked) {

@@ -101,7 +101,7 @@ def test_an_archive_is_brought_and_trained_on(node: RealNode, page: Any, tmp_pat
 @pytest.mark.parametrize("page", [{"java_script_enabled": False, "locale": "es"}], indirect=True)
 def test_without_script_and_in_spanish_it_works_too(page: Any, tmp_path: Path) -> None:
     expect(page.get_by_text("Importar datos para este entrenador")).to_be_visible()
-    page.locator("input[type=file]").first.set_input_files(digit_archive(tmp_path / "packed"))
+    page.locator("[data-import] input[type=file]").first.set_input_files(digit_archive(tmp_path / "packed"))
     page.get_by_role("button", name="Importar datos").click()
     expect(page.get_by_role("status").first).to_contain_text("Archivos importados: 4")
 

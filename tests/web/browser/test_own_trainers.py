@@ -54,6 +54,20 @@ def answers(node: RealNode) -> bool:
         return False
 
 
+def test_what_is_no_data_is_told_with_and_without_script(
+    mesh: Harness, visit: Callable[..., Any], tmp_path: Path
+) -> None:
+    (tmp_path / "notes.docx").write_bytes(b"no data")
+    page = visit(mesh.nodes[0], "/view/data", locale="en")
+    page.get_by_role("button", name="Look at the data").click()
+    expect(page.get_by_role("alert").last).to_have_text("Choose a file or a folder first.")
+    for has_script in (True, False):
+        page = visit(mesh.nodes[0], "/view/data", locale="en", java_script_enabled=has_script)
+        page.get_by_label("A table or an archive").set_input_files(tmp_path / "notes.docx")
+        page.get_by_role("button", name="Look at the data").click()
+        expect(page.get_by_role("alert").first).to_contain_text("notes.docx is of no known kind")
+
+
 @pytest.mark.parametrize("kind", ["pictures", "table"])
 def test_own_data_come_to_a_first_common_round(
     mesh: Harness, visit: Callable[..., Any], tmp_path: Path, kind: str
