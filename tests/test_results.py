@@ -208,5 +208,12 @@ def test_plots_are_drawn_from_the_kept_means() -> None:
     row, measure = "54 schools of 1000, 14 a round, E = 2", "accuracy after the last round"
     assert rounds["14 schools a round, E = 2"][-1] == mean_of("rounds-to-central", row, "federated", measure)
     assert rounds["all rows in one place, 20 passes"][0] == mean_of("rounds-to-central", row, "central", measure)
+    photographs = {
+        line.get_label(): list(line.get_ydata()) for line in drawn["central-or-federated/accuracy"].lines
+    }
+    row = "CIFAR-10, 2 of 7 nodes, R = 30, E = 2"
+    assert photographs["2 of 7 nodes, R = 30, E = 2"][-1] == mean_of(
+        "central-or-federated", row, "federated", "accuracy"
+    )
     for name in ("mesh-or-alone", "fine-and-coarse-labels", "one-hostile-node"):
         assert drawn[name].get_legend_handles_labels()[1]
