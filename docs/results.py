@@ -38,6 +38,7 @@ ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
 COUNTED = re.compile(r"(?m)^(?:\d+ of \d+ trainings are done|Machine: |Data: ).*$")
 KEPT = (  # sections that means do not give
+    "Node by node",
     "Do the columns differ?",
     "By node",
     "Missing results",

@@ -7,7 +7,7 @@ Network and rates are those of Martínez Enríquez et al. (FLProtector, Table 8)
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import ClassVar, Self
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -133,8 +133,13 @@ class DigitDomains(Trainer):
         own, everything = ((side.x.astype(np.float32), side.y) for side in (self._test, self._everything))
         return {"accuracy": Rows(*own), "global_accuracy": Rows(*everything, self._domains)}
 
-    def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
-        """Go on with what becomes of the own training rows, for experiments with hostile nodes."""
+    def change_rows(
+        self, change: Callable[[Labelled], Labelled], side: Literal["train", "test"] = "train"
+    ) -> None:
+        """Go on with what becomes of the own training or test rows, for experiments."""
+        if side == "test":
+            self._test = change(self._test)
+            return
         self._train = change(self._train)
         self._images = self._tensor(self._train.x)
         self._labels = torch.tensor(self._train.y, device=self._device)

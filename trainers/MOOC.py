@@ -7,8 +7,8 @@ on counts of what each student did (KDD Cup 2015). There 21 columns, here the 27
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Self
+from collections.abc import Callable, Mapping, Sequence
+from typing import ClassVar, Literal, Self
 
 import numpy as np
 import torch
@@ -144,6 +144,17 @@ class DropOut(Trainer):
         official = {} if self._official is None else {"official_accuracy": self._official.rows}
         return {"accuracy": self._test.rows, **official}
 
+    def change_rows(
+        self, change: Callable[[Labelled], Labelled], side: Literal["train", "test"] = "train"
+    ) -> None:
+        """Go on with what becomes of the own training or test rows, for experiments."""
+        part = self._test if side == "test" else self._train
+        changed = Part(change(Labelled(part.x.cpu().numpy(), part.y[:, 0].cpu().numpy())), self._device)
+        if side == "test":
+            self._test = changed
+        else:
+            self._train = changed
+
     def _learner(self, task: Task) -> Learner:
         return Learner(LAYERS, self._train.x, self._train.y, task)
 
@@ -158,6 +169,8 @@ class DropOut(Trainer):
         figures = {"balanced_accuracy": balanced_accuracy(truth, scores > 0)}
         if truth.min() < truth.max():  # else there is no such figure
             figures["auc"] = auc(truth, scores)
+        if len(self._validation):
+            figures["validation_accuracy"] = self._accuracy(params, self._validation)
         if self._official is not None:
             key = (self._official.x.data_ptr(), digest(params))
             if key not in known:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 
@@ -140,9 +140,14 @@ class SmallDigits(Trainer):
         sides = {"accuracy": self._test, "global_accuracy": self._all_tests}
         return {figure: Rows(rows.x.astype(np.float32), rows.y) for figure, rows in sides.items()}
 
-    def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
-        """Go on with what becomes of the own training rows, for experiments with hostile nodes."""
-        self._train = change(self._train)
+    def change_rows(
+        self, change: Callable[[Labelled], Labelled], side: Literal["train", "test"] = "train"
+    ) -> None:
+        """Go on with what becomes of the own training or test rows, for experiments."""
+        if side == "test":
+            self._test = change(self._test)
+        else:
+            self._train = change(self._train)
 
     def input_spec(self) -> InputSpec:
         """One digit."""

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -89,12 +89,15 @@ def check_attack(text: str) -> str:
     return text
 
 
-@runtime_checkable
-class Poisonable(Protocol):
-    """A trainer whose training rows can be changed."""
+Side = Literal["train", "test"]
 
-    def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
-        """Replace the own training rows by what `change` returns for them."""
+
+@runtime_checkable
+class Changeable(Protocol):
+    """A trainer whose rows can be changed."""
+
+    def change_rows(self, change: Callable[[Labelled], Labelled], side: Side = "train") -> None:
+        """Replace the own training or test rows by what `change` returns for them."""
         ...
 
 

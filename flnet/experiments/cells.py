@@ -48,6 +48,17 @@ _OVER: Mapping[str, Callable[[Sequence[float]], float]] = {
     "deviation": stdev,
     "others": fmean,
 }
+NodeGroup = Literal["small", "middle", "large", "alike", "between", "unlike", "steady", "drifting"]
+_GROUPS: Mapping[NodeGroup, tuple[str, int]] = {  # the figure that decides, and which third or value of it
+    "small": ("node.rows", 0),
+    "middle": ("node.rows", 1),
+    "large": ("node.rows", 2),
+    "alike": ("node.unlikeness", 0),
+    "between": ("node.unlikeness", 1),
+    "unlike": ("node.unlikeness", 2),
+    "steady": ("node.drifts", 0),
+    "drifting": ("node.drifts", 1),
+}
 _DECIDES_NOTHING = frozenset({"needs", "together"})
 _BETWEEN_NODES = frozenset(
     {
@@ -64,6 +75,7 @@ _BETWEEN_NODES = frozenset(
 )
 SCHEDULE = re.compile(r"cyclic|random-passing|bacombo:([1-9][0-9]{0,3}):([1-9][0-9]{0,2})")
 _OF_PARTS = frozenset({"nodes", "partition"})
+_DRIFT = re.compile(r"((shares|labels):(0\.[0-9]{1,4}|1))?")
 
 
 def _checked_partition(text: str) -> str:
@@ -74,6 +86,12 @@ def _checked_partition(text: str) -> str:
 
 def _checked_topology(text: str) -> str:
     return text if SCHEDULE.fullmatch(text) else check_topology(text)
+
+
+def _checked_drift(text: str) -> str:
+    if not _DRIFT.fullmatch(text):
+        raise ValueError(f"expected shares:0.25 or labels:0.25, with the share of nodes that drift; got {text!r}")
+    return text
 
 
 def _checked_goal(text: str) -> str:
@@ -123,6 +141,9 @@ class Setup(Record):
         hostile: number of nodes that attack, or their share if it is below 1; they are the last nodes, and
             figures leave them out.
         attack: as in `flnet.experiments.attacks`.
+        drift: how the rows of some nodes change over the rounds, as in `flnet.experiments.drift`.
+        parts: whether a central node learns from the training rows of all `nodes`, and is measured on the test rows of
+            each of them, so that its figures stand beside theirs; else it has all rows, and a test side of its own.
         rounds: number of rounds; the largest number if there is a goal.
         until: a goal that ends the rounds earlier, as `flnet train --until`.
         epochs, rate, batch: of each local training; the trainer's defaults if absent.
@@ -152,6 +173,8 @@ class Setup(Record):
     model_choice: Choice = "by-input"
     hostile: float = Field(default=0, ge=0, le=250)
     attack: Annotated[str, AfterValidator(check_attack)] = ""
+    drift: Annotated[str, AfterValidator(_checked_drift)] = ""
+    parts: bool = False
     rounds: int = Field(default=10, ge=1, le=100_000)
     until: Annotated[str, AfterValidator(_checked_goal)] | None = None
     epochs: int | None = Field(default=None, ge=1, le=10_000)
@@ -172,12 +195,14 @@ class Setup(Record):
         Raises:
             ValueError: says which options do not go together.
         """
+        if self.drift and self.kind == "central" and not self.parts:
+            raise ValueError("a central node has no nodes whose rows could drift; it needs parts = true")
         if self.topology == "mesh" or self.kind != "federated":
             return self
         if not self.is_schedule:
             Settings(topology=self.topology, aggregation=self.aggregation, participation=self.participation)
         idle = _BETWEEN_NODES - {"topology"} if self.is_schedule else {"exchange", "attack", "hostile"}
-        idle |= {"until", "personal_model", "local_training"} if self.is_schedule else set()
+        idle |= {"until", "personal_model", "local_training", "drift"} if self.is_schedule else set()
         if wrong := sorted(name for name in idle if getattr(self, name) != type(self).model_fields[name].default):
             raise ValueError(
                 f"the topology {self.topology} leaves no place for {', '.join(wrong)}: leave them away"
@@ -218,7 +243,9 @@ class Cell(Record):
         idle = set(_DECIDES_NOTHING)
         if self.setup.kind != "federated":
             idle |= _BETWEEN_NODES
-        if self.setup.kind == "central":
+        if self.setup.kind != "central":
+            idle.add("parts")
+        elif not self.setup.parts:
             idle |= _OF_PARTS
         setup = self.setup.model_dump(mode="json", exclude_defaults=True, exclude=idle)
         numbers = NUMBERS + OF_INCREMENTS * self.setup.personal_model.startswith("increment")
@@ -230,7 +257,9 @@ class Outcome(Record):
     """The outcome of a cell.
 
     Figures are named "before.accuracy" or "after.f1_macro": of a node's own model before averaging, or of the
-    average, on the node's own test rows. A node that did not train has None.
+    average, on the node's own test rows. A node that did not train has None. Those named "node." are of the node itself:
+    "node.rows", its training rows; "node.unlikeness", how far its shares of the classes are from those of all nodes
+    (`flnet.experiments.drift.unlikeness`); and "node.drifts", 1 where its rows change.
 
     Attributes:
         rounds: how many rounds were played.
@@ -261,7 +290,7 @@ class Outcome(Record):
     data: str = ""
     reason: str = ""
 
-    def value(self, figure: str, over: Over = "mean") -> float | None:
+    def value(self, figure: str, over: Over = "mean", nodes: Sequence[NodeGroup] = ()) -> float | None:
         """A figure of the last round over the nodes that have it; None if no node has it.
 
         Args:
@@ -269,15 +298,17 @@ class Outcome(Record):
             over: how the nodes' figures are combined; "deviation" is their standard deviation (with n - 1), None for
                 fewer than two; "others" is the mean of all nodes but the first. Or the number of the node, from 1,
                 whose figure it is.
+            nodes: only those nodes that are in all of these groups.
         """
         if self.reason:
             return None
         if figure in {"bytes", "models", "spread", "rounds", "seconds", "processor_seconds"}:
             return float(getattr(self, figure))
-        nodes = self.of_nodes(figure)
+        figures = self.of_nodes(figure)
+        chosen = [figures[node] for node in self.members(nodes, len(figures))]
         if isinstance(over, int):
-            nodes, over = nodes[over - 1 : over], "mean"
-        values = [value for value in nodes[over == "others" :] if value is not None]
+            chosen, over = chosen[over - 1 : over], "mean"
+        values = [value for value in chosen[over == "others" :] if value is not None]
         return float(_OVER[over](values)) if len(values) > (over == "deviation") else None
 
     def of_nodes(self, figure: str) -> Sequence[float | None]:
@@ -285,9 +316,23 @@ class Outcome(Record):
         common = figure.replace(".answered_", ".")  # without a personal model, the common one answers
         return self.figures.get(figure, self.figures.get(common, ()))
 
-    def course(self, figure: str) -> list[float]:
+    def members(self, groups: Sequence[NodeGroup], count: int) -> list[int]:
+        """The places of those of `count` nodes that are in all groups, each a third of the nodes by size or likeness."""
+        chosen = set(range(count))
+        for group in groups:
+            figure, part = _GROUPS[group]
+            of_node = self.figures.get(figure, ())
+            known = [(value, node) for node, value in enumerate(of_node[:count]) if value is not None]
+            if group in {"steady", "drifting"}:
+                chosen &= {node for value, node in known if value == part}
+            else:
+                chosen &= {node for rank, (_, node) in enumerate(sorted(known)) if rank * 3 // len(known) == part}
+        return sorted(chosen)
+
+    def course(self, figure: str, nodes: Sequence[NodeGroup] = ()) -> list[float]:
         """The mean of a figure over the nodes that have it, by round; rounds in which no node has it are left out."""
-        rounds = zip(*self.curves.get(figure, ()), strict=True)
+        curves = self.curves.get(figure, ())
+        rounds = zip(*(curves[node] for node in self.members(nodes, len(curves))), strict=True)
         return [fmean(known) for values in rounds if (known := [value for value in values if value is not None])]
 
 

@@ -12,7 +12,9 @@ from typing import Any, TypeVar
 
 from flnet.compute.checks import checked_fit, checked_params, checked_private, checked_score, declared, in_words
 from flnet.compute.loader import find_trainers, import_trainer
-from flnet.errors import DataMissing, SettingsError, SitsOut, TrainerError
+from flnet.datasets.labelled import Labelled
+from flnet.errors import DataMissing, LocalError, SettingsError, SitsOut, TrainerError
+from flnet.experiments.attacks import Changeable, Side
 from flnet.experiments.cells import Cell, Setup
 from flnet.labels.spaces import Labelling, read_fields
 from flnet.params.params import Array, Params
@@ -51,6 +53,37 @@ class Learner:
         declaration = declared(self.trainer, file.id, self.initial)
         self.declaration = declaration if exchange else replace(declaration, exchange_threshold=NEVER)
         self.measured: dict[str, Score] = {}
+
+
+def changeable(learner: Learner) -> Changeable:
+    """The trainer of a node without the methods around it.
+
+    Raises:
+        LocalError: its rows cannot be changed.
+    """
+    trainer: object = learner.trainer
+    while not isinstance(trainer, Changeable):
+        inner = getattr(trainer, "inner", None)
+        if inner is None:
+            raise LocalError(f"trainer {learner.name} does not let its rows be changed; it needs change_rows")
+        trainer = inner
+    return trainer
+
+
+def rows_of(learner: Learner, side: Side) -> Labelled:
+    """The training or test rows of a node.
+
+    Raises:
+        LocalError: its trainer does not let its rows be changed, and so read.
+    """
+    seen: list[Labelled] = []
+
+    def read(rows: Labelled) -> Labelled:
+        seen.append(rows)
+        return rows
+
+    changeable(learner).change_rows(read, side)
+    return seen[0]
 
 
 @dataclass

@@ -25,9 +25,10 @@ from flnet.algorithms.topology import Topology
 from flnet.compute.privacy_accounting import plan_of
 from flnet.compute.tasks import evaluation_of, round_seed
 from flnet.errors import LocalError
-from flnet.experiments.attacks import Attack, Poisonable, backdoor_success, crafted, poisoned
+from flnet.experiments.attacks import Attack, backdoor_success, crafted, poisoned
 from flnet.experiments.cells import Cell, Outcome
-from flnet.experiments.learners import Learner, Order
+from flnet.experiments.drift import Drift, Pool, unlikeness
+from flnet.experiments.learners import Learner, Order, carry_out, changeable
 from flnet.membership.probing import Pauses
 from flnet.params.arithmetic import distance, norm, weighted_mean
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
@@ -53,7 +54,7 @@ from flnet.simulation.invariants import Ledger
 from flnet.simulation.network import FETCHED, Calls, Receiver, SimulatedNetwork
 from flnet.simulation.node import TRAINER, SimulatedNode
 from flnet.simulation.schedule import Faults
-from flnet.trainer import Choice, Task
+from flnet.trainer import Choice, Score, Task
 
 WEIGHT, OWN_WEIGHT, SUCCESS = "hostile_weight", "weight", "backdoor_success"  # names of figures
 Updates = Mapping[PeerId, Params]
@@ -86,7 +87,7 @@ class Attackers:
         if attack is None or not (attack.has_backdoor or attack.name == "label-flip"):
             return
         for name in sorted(self.hostile):
-            trainer = poisonable(learners[name])
+            trainer = changeable(learners[name])
             classes, chance = len(learners[name].trainer.data_info().classes), self._chance(name, 0)
             trainer.change_rows(lambda rows: poisoned(attack, rows, classes, chance))  # noqa: B023  called at once
 
@@ -175,21 +176,6 @@ class TwoFacedCalls(Calls):
         return crafted(attack, job.screened_from, node.id, {node.id: params}, model.schema, chance)
 
 
-def poisonable(learner: Learner) -> Poisonable:
-    """The trainer of a node without the methods around it.
-
-    Raises:
-        LocalError: its rows cannot be changed.
-    """
-    trainer: object = learner.trainer
-    while not isinstance(trainer, Poisonable):
-        inner = getattr(trainer, "inner", None)
-        if inner is None:
-            raise LocalError(f"trainer {learner.name} does not let its rows be poisoned; it needs change_rows")
-        trainer = inner
-    return trainer
-
-
 # Longer than a round needs to reach all nodes, so that all of its work begins before any of it ends.
 WORK_SECONDS = 5.0
 FORMING_SECONDS = 60.0
@@ -204,9 +190,10 @@ Record = dict[str, Any]
 class CellMesh(Cluster):
     """The nodes of one cell; `advance` and `resume` in turn take them through their rounds."""
 
-    def __init__(self, cell: Cell, learners: Sequence[Learner]) -> None:
+    def __init__(self, cell: Cell, learners: Sequence[Learner], parts: Sequence[Learner] = ()) -> None:
         """Args:
         learners: one for each node, in order.
+        parts: for a central node, those whose training rows it learns from and on whose test rows it is measured.
         """
         self.cell = cell
         setup = cell.setup
@@ -230,6 +217,10 @@ class CellMesh(Cluster):
         attack = setup.attack if setup.kind == "federated" else ""
         self.attackers = Attackers(attack, setup.hostile, list(self.nodes), cell.seed)
         self.attackers.poison(self.learners)
+        self._measured = list(parts or learners)
+        self.drift = Drift(setup.drift, self._measured, setup.rounds, cell.seed)
+        self._pool = Pool(learners[0], parts, self.drift) if parts else None
+        self._at_parts: list[list[dict[str, float | None]]] = []  # by round and part, figures of the central model
         if self.attackers.deceives:
             self.ledger = DeceivedLedger()
             self.calls = TwoFacedCalls(self.network, self.ledger, self.attackers)
@@ -281,6 +272,9 @@ class CellMesh(Cluster):
             self._last_figures(name, records if records and (ends_alone or len(records) == last) else [])
             for name, records in self.records.items()
         ]
+        if self._at_parts:
+            newest = self._at_parts[-1]
+        newest = [{**figures, **own} for figures, own in zip(newest, self._of_nodes(), strict=True)]
         names = sorted({name for figures in newest for name in figures})
         return Outcome(
             rounds=last,
@@ -308,6 +302,7 @@ class CellMesh(Cluster):
             node.models.clear()  # not needed here
             super().begins(node, owner, effect)
             return
+        self._reach(node, effect.key.number)
         order = self._order(node, effect)
         self._begun.append((node, effect, order))
         self.clock.after(WORK_SECONDS, lambda: self._due(node, owner, order))
@@ -343,6 +338,13 @@ class CellMesh(Cluster):
                 learner, effect.params, task, is_personal=True, split=effect.split, validates=effect.validates
             )
         return Order(learner, effect.params, task)
+
+    def _reach(self, node: SimulatedNode, number: int) -> None:
+        """Bring the rows of a node to a round."""
+        if self._pool is not None:
+            self._pool.reach(number)
+        else:
+            self.drift.reach(list(self.nodes).index(node.id), number)
 
     def _due(self, node: SimulatedNode, owner: TrainerId | None, order: Order) -> None:
         if id(order) in self._results:
@@ -382,6 +384,7 @@ class CellMesh(Cluster):
             measured = (score.accuracy, score.examples, metrics)
             if effect.split == "test":
                 self._accuracies[node.id, effect.shared.digest] = score.accuracy
+                self._measure_parts(node.id, order.params)
             return Evaluated(
                 effect.key, effect.shared.digest, *measured, order.private, score.split, *evaluation_of(score)
             )
@@ -391,6 +394,29 @@ class CellMesh(Cluster):
         shared, release = self._private(node, effect, learnt)
         metrics = {**order.fit.metrics, **score.metrics}
         return Trained(effect.key, learnt, *figures, metrics=metrics, shared=shared, release=release)
+
+    def _measure_parts(self, node: PeerId, params: Params) -> None:
+        """Measure a central model on the test rows of each part."""
+        if self._pool is None:
+            return
+        orders = [Order(part, params) for part in self._pool.parts]
+        carry_out(orders)
+        for failure in {order.failure for order in orders if order.score is None}:
+            self.failures.setdefault(node, failure)
+        self._at_parts.append([{} if order.score is None else _after(order.score) for order in orders])
+
+    def _of_nodes(self) -> list[dict[str, float | None]]:
+        """The figures by which nodes are grouped."""
+        infos = [learner.trainer.data_info() for learner in self._measured]
+        figures: list[dict[str, float | None]] = [
+            {"node.rows": float(info.rows.get("train", 0)), "node.drifts": float(place in self.drift.places)}
+            for place, info in enumerate(infos)
+        ]
+        counts = [np.array(info.counts.get("train", ())) for info in infos]
+        if len({info.classes for info in infos}) == 1 and all(of.sum() for of in counts):
+            for own, distance_of_all in zip(figures, unlikeness(counts), strict=True):
+                own["node.unlikeness"] = distance_of_all
+        return figures
 
     def _private(
         self, node: SimulatedNode, effect: Train, learnt: Params
@@ -420,6 +446,8 @@ class CellMesh(Cluster):
             known += [dict(record.view()) for record in node.job.history.records if record.key.number > after]
 
     def _curve(self, name: str, rounds: int) -> tuple[tuple[float | None, ...], ...]:
+        if self._at_parts:
+            return tuple(zip(*([of.get(name) for of in parts] for parts in self._at_parts), strict=True))
         curves = []
         for node, records in self.records.items():
             course = [self._figures(node, record).get(name) for record in records]
@@ -477,6 +505,11 @@ def _answered(figures: Mapping[str, float | None], choice: Choice) -> dict[str, 
         known = [figures[figure] for kind in kinds if (figure := f"after.{kind}{name}") in figures]
         answered |= {f"after.answered_{name}": value for value in known[:1]}
     return answered
+
+
+def _after(score: Score) -> dict[str, float | None]:
+    """The figures of a model by name, as `_figures` has them."""
+    return {"after.accuracy": score.accuracy, **{f"after.{name}": float(v) for name, v in score.metrics.items()}}
 
 
 def _figures(record: Record) -> dict[str, float | None]:

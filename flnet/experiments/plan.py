@@ -48,7 +48,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationError
 
 from flnet.errors import SettingsError
-from flnet.experiments.cells import Cell, Over, Record, Setup
+from flnet.experiments.cells import Cell, NodeGroup, Over, Record, Setup
 from flnet.experiments.published import Published, PublishedTest, Quotation, published_tests
 from flnet.protocol.messages import explain
 
@@ -63,7 +63,7 @@ class Measure(Record):
     """A number of a cell that the report shows.
 
     Attributes:
-        figure, over: arguments of `Outcome.value`.
+        figure, over, nodes: arguments of `Outcome.value`.
         reaches: name of a column. The number is then that of the rounds after which the mean of the figure is as high as
             in this column after its last round, for the same row and seed; there is none if it never is.
         unit: "rounds", or "processor_seconds": the same part of the training's seconds, as if rounds took alike.
@@ -73,6 +73,7 @@ class Measure(Record):
     name: str
     figure: str = "after.accuracy"
     over: Over = "mean"
+    nodes: tuple[NodeGroup, ...] = ()
     reaches: str = ""
     unit: Literal["rounds", "processor_seconds"] = "rounds"
     lower_is_better: bool = False
@@ -107,6 +108,7 @@ class Plan(Record):
         id: its name on the command line.
         statistics: names of the measures whose columns are compared by ranks.
         compared: the sets of columns that are compared; all columns as one set if empty.
+        pairs: pairs of columns that are compared node by node: who gains by the second one.
         published_tests: rank tests of the works from which published values are taken.
         by_node: figures of single nodes that are reported and kept, by round where they are among a cell's curves.
         tolerance: larger differences from published values are listed, with the notes about them; below 0.1 in
@@ -128,6 +130,7 @@ class Plan(Record):
     statistics: tuple[str, ...] = ()
     compared: tuple[tuple[str, ...], ...] = ()
     by_node: tuple[str, ...] = ()
+    pairs: tuple[tuple[str, str], ...] = ()
     tolerance: float = Field(default=0.03, ge=0)
     notes: tuple[Note, ...] = ()
 
@@ -284,7 +287,7 @@ def _check(plan: Plan, path: Path) -> None:
         for reference in (*plan.published, *plan.notes):
             if isinstance(reference, Published) or getattr(reference, what):
                 _known(getattr(reference, what), what, existing, path)
-    for name in itertools.chain(*plan.compared):
+    for name in itertools.chain(*plan.compared, *plan.pairs):
         _known(name, "column", names["column"], path)
     for name in plan.statistics:
         _known(name, "measure", names["measure"], path)

@@ -5,6 +5,7 @@ matplotlib, which comes with the extra `experiments`, draws them; it is loaded w
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from statistics import fmean
 from typing import Any
 
 from flnet.errors import NotOffered
+from flnet.experiments.cells import NodeGroup, Outcome
+from flnet.experiments.node_pairs import DRIFT, draw_pairs, node_pairs
 from flnet.experiments.plan import Plan
 from flnet.experiments.statistics import Done, RankComparison, TableEntry, groups_alike
 from flnet.installing import install
@@ -50,7 +53,7 @@ class Plot:
     """A plot that was written.
 
     Attributes:
-        kind: its place in the report: "bars accuracy", "ranks" or "curves".
+        kind: its place in the report: "bars accuracy", "pairs", "ranks" or "curves".
         link: its path in the report's folder.
     """
 
@@ -70,7 +73,12 @@ def write_plots(
         OSError: they cannot be written.
     """
     plots = []
-    for kind, name, title, draw in (*_bars(plan, table), *_ranks(tests), *_curves(plan, done)):
+    for kind, name, title, draw in (
+        *_bars(plan, table),
+        *_pairs(plan, done),
+        *_ranks(tests),
+        *_curves(plan, done),
+    ):
         (folder / FOLDER).mkdir(exist_ok=True)
         link = f"{FOLDER}/{_file_name(name)}"
         paths = tuple(folder / f"{link}.{ending}" for ending in ("svg", "png"))
@@ -226,6 +234,13 @@ def _bars(plan: Plan, table: Sequence[TableEntry]) -> Planned:
             yield kind, f"{kind}{number}", title, partial(draw_bars, rows=part, columns=columns, bars=bars)
 
 
+def _pairs(plan: Plan, done: Done) -> Planned:
+    """One plot for each row and pair of columns."""
+    for pair in node_pairs(plan, done):
+        title = f"{pair.row}: {pair.second} against {pair.first}, a dot for each node and seed"
+        yield "pairs", f"pairs {pair.row} {pair.first} {pair.second}", title, partial(draw_pairs, pair=pair)
+
+
 def _ranks(tests: Sequence[RankComparison]) -> Planned:
     for test in tests:
         title = f"{test.measure}: mean ranks over {test.friedman.rows} rows"
@@ -234,23 +249,30 @@ def _ranks(tests: Sequence[RankComparison]) -> Planned:
 
 
 def _curves(plan: Plan, done: Done) -> Planned:
-    """One plot for each row and each figure that was kept by round, with a line for each column."""
+    """One plot for each row and each figure that was kept by round, with a line for each column.
+
+    Where some nodes drift there are two, of the nodes that do not and of those that do.
+    """
     figures = dict.fromkeys(figure for _, outcome in done for figure in outcome.curves)
     for row in plan.rows:
-        for figure in figures:
+        own = [(cell.column, outcome) for cell, outcome in done if cell.row == row.name and not outcome.reason]
+        drifts = any(outcome.members(DRIFT[1:], len(outcome.examples)) for _, outcome in own)
+        for figure, group in itertools.product(figures, [[name] for name in DRIFT] if drifts else [[]]):
             names = [column.name for column in plan.columns[:MOST_COLUMNS]]
-            curves = [(name, _course(row.name, name, figure, done)) for name in names]
+            curves = [
+                (name, _course([of for column, of in own if column == name], figure, group)) for name in names
+            ]
             curves = [(name, rounds) for name, rounds in curves if rounds]
             if any(len(rounds) > 1 for _, rounds in curves):
-                title = f"{row.name}: {figure}, mean of the nodes; band over seeds"
-                name = f"curves {row.name} {figure}"
+                nodes = " ".join([*group, "nodes"])
+                title = f"{row.name}: {figure}, mean of the {nodes}; band over seeds"
+                name = " ".join(["curves", row.name, figure, *group])
                 yield "curves", name, title, partial(draw_curves, curves=curves)
 
 
-def _course(row: str, column: str, figure: str, done: Done) -> list[tuple[float, ...]]:
+def _course(outcomes: Sequence[Outcome], figure: str, group: Sequence[NodeGroup]) -> list[tuple[float, ...]]:
     """The values of all seeds by round, as long as every seed had rounds."""
-    courses = [o.course(figure) for cell, o in done if (cell.row, cell.column) == (row, column) and not o.reason]
-    return list(zip(*courses, strict=False))
+    return list(zip(*[outcome.course(figure, group) for outcome in outcomes], strict=False))
 
 
 def _legend(axes: Any) -> None:

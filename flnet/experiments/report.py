@@ -11,6 +11,7 @@ from typing import Any
 
 from flnet.errors import LocalError, NotOffered
 from flnet.experiments.cells import Cell, Outcome, Results
+from flnet.experiments.node_pairs import node_pairs, pairs_section
 from flnet.experiments.plan import Plan
 from flnet.experiments.plots import Plot, write_plots
 from flnet.experiments.published import PublishedTest
@@ -91,6 +92,8 @@ def _report(
     for measure in plan.measures:
         yield from measure_section(plan, measure.name, table)
         yield from _images(plots, f"bars {measure.name}")
+    yield from pairs_section(node_pairs(plan, done))
+    yield from _images(plots, "pairs")
     yield from published_section(plan, table)
     yield from rank_tests_section(tests, plan.published_tests)
     yield from _images(plots, "ranks")

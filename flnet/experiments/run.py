@@ -101,7 +101,12 @@ def _mesh(cell: Cell, settings: Settings, place: Path) -> AnyMesh | Outcome:
     """The mesh of a cell, or the reason why there is none."""
     kind = ScheduledMesh if cell.setup.is_schedule and cell.setup.kind == "federated" else CellMesh
     try:
-        return kind(cell, learners_of(cell, trainer_file(cell.setup.trainer, settings), settings, place))
+        file = trainer_file(cell.setup.trainer, settings)
+        learners = learners_of(cell, file, settings, place)
+        if cell.setup.kind != "central" or not cell.setup.parts:
+            return kind(cell, learners)
+        nodes = cell.model_copy(update={"setup": cell.setup.model_copy(update={"kind": "lone"})})
+        return CellMesh(cell, learners, learners_of(nodes, file, settings, place / "parts"))
     except LocalError as exc:
         return Outcome(reason=exc.message)
 

@@ -205,7 +205,8 @@ def entries(plan: Plan, cells: Sequence[Cell], results: Results) -> list[TableEn
         goals = {
             cell.seed: goal
             for cell in by_place.get((place[0], measure.reaches), ())
-            if (outcome := results.get(cell)) is not None and (goal := outcome.value(measure.figure)) is not None
+            if (outcome := results.get(cell)) is not None
+            and (goal := outcome.value(measure.figure, nodes=measure.nodes)) is not None
         }
         table.append(_entry(place, measure, done, goals, value, len(at_place) - len(done)))
     return table
@@ -242,7 +243,9 @@ def _numbers(measure: Measure, done: Done, goals: Mapping[int, float]) -> tuple[
     for cell, outcome in done:
         goal = goals.get(cell.seed, inf)
         value = (
-            _reached(measure, outcome, goal) if measure.reaches else outcome.value(measure.figure, measure.over)
+            _reached(measure, outcome, goal)
+            if measure.reaches
+            else outcome.value(measure.figure, measure.over, measure.nodes)
         )
         if value is not None:
             numbers[cell.seed] = value
@@ -255,7 +258,7 @@ def _numbers(measure: Measure, done: Done, goals: Mapping[int, float]) -> tuple[
 
 def _reached(measure: Measure, outcome: Outcome, goal: float) -> float | None:
     """When the training had reached the goal, in the unit of the measure; None if it never did."""
-    course = outcome.course(measure.figure)
+    course = outcome.course(measure.figure, measure.nodes)
     rounds = next((number for number, value in enumerate(course, start=1) if value >= goal), None)
     if rounds is None or measure.unit == "rounds":
         return rounds
@@ -264,7 +267,9 @@ def _reached(measure: Measure, outcome: Outcome, goal: float) -> float | None:
 
 def _nearest(measure: Measure, done: Done, published: Value) -> int | None:
     """The number of rounds after which the mean is nearest to the published value, as far as all seeds had them."""
-    courses = [outcome.course(measure.figure) for _, outcome in done if measure.figure in outcome.curves]
+    courses = [
+        outcome.course(measure.figure, measure.nodes) for _, outcome in done if measure.figure in outcome.curves
+    ]
     is_mean = measure.over == "mean" and not measure.reaches
     means = [fmean(values) for values in zip(*courses, strict=False)] if is_mean else []
     if len(means) < 2:

@@ -17,7 +17,8 @@ from flnet.experiments.attacks import (
     poisoned,
     stamped,
 )
-from flnet.experiments.mesh import Attackers, poisonable
+from flnet.experiments.learners import changeable
+from flnet.experiments.mesh import Attackers
 from flnet.params.params import Array, Params, PeerId, Schema
 from flnet.trainer import Rows
 from tests.experiments.test_mesh import Run
@@ -204,9 +205,9 @@ def test_lone_nodes_attack_nobody(tmp_path: Path) -> None:
     assert outcomes[0].figures == outcomes[1].figures
 
 
-def test_a_trainer_without_change_rows_cannot_be_poisoned() -> None:
+def test_rows_of_a_trainer_without_change_rows_cannot_be_changed() -> None:
     class Bare:
         name, trainer = "BARE", object()
 
-    with pytest.raises(LocalError, match="trainer BARE does not let its rows be poisoned"):
-        poisonable(Bare())  # type: ignore[arg-type]
+    with pytest.raises(LocalError, match="trainer BARE does not let its rows be changed"):
+        changeable(Bare())  # type: ignore[arg-type]

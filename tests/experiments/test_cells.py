@@ -37,6 +37,16 @@ def test_fields_without_effect_on_lone_and_central_nodes_are_not_part_of_a_key()
     assert len({cell(**mesh).key, cell(**parts).key, cell(kind="lone").key, cell(kind="central").key}) == 4
 
 
+def test_a_central_node_has_parts_only_if_it_is_measured_at_them() -> None:
+    parts: dict[str, Any] = {"nodes": 4, "partition": "dirichlet:0.1", "parts": True}
+    assert cell(parts=True).key == cell().key
+    keys = [cell(kind="central", **parts).key, cell(kind="central", **{**parts, "nodes": 5}).key]
+    keys += [cell(kind="central").key, cell(kind="central", drift="shares:0.5", **parts).key]
+    assert len(set(keys)) == 4
+    with pytest.raises(ValidationError, match="it needs parts = true"):
+        cell(kind="central", drift="shares:0.5")
+
+
 def test_keys_stay_the_same_so_that_finished_cells_are_found() -> None:
     setup: dict[str, Any] = {
         "trainer": "MULTI_LABEL",
@@ -69,6 +79,9 @@ def test_a_cell_survives_json() -> None:
         {"participation": 0},
         {"attack": "bribe"},
         {"hostile": -1},
+        {"drift": "shares"},
+        {"drift": "rows:0.5"},
+        {"drift": "labels:0.5", "topology": "cyclic"},
         {"personal_model": "mine"},
         {"options_file": "../a.toml"},
         {"labels": {"id": "pairs", "stepps": 3}},
@@ -103,6 +116,26 @@ def test_a_figure_is_combined_over_the_nodes_that_have_it() -> None:
     ]
     personal = {**outcome.figures, "after.answered_accuracy": (0.8, None, None)}
     assert Outcome(figures=personal).value("after.answered_accuracy") == 0.8
+
+
+def test_a_figure_may_be_that_of_a_group_of_nodes() -> None:
+    figures = {
+        "node.rows": (90.0, 10.0, 50.0, 20.0, 80.0, 40.0, 70.0),  # sevenths: small 1 3 5, middle 2 6, large 4 0
+        "node.unlikeness": (0.0, 0.6, 0.1, 0.2, 0.3, 0.4, 0.5),
+        "node.drifts": (0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0),
+        "after.accuracy": (0.0, 1.0, 2.0, 3.0, 4.0, None, 6.0),
+    }
+    outcome = Outcome(
+        rounds=2, figures=figures, curves={"after.accuracy": tuple((0.0, float(n)) for n in range(7))}
+    )
+    assert [outcome.members([size], 7) for size in ("small", "middle", "large")] == [[1, 3, 5], [2, 6], [0, 4]]
+    assert outcome.members(["small", "unlike"], 7) == [1]
+    assert outcome.value("after.accuracy", nodes=["small"]) == 2.0
+    assert outcome.value("after.accuracy", "max", ["steady"]) == 6.0
+    assert outcome.value("after.accuracy", nodes=["middle", "alike"]) == 2.0
+    assert outcome.value("after.accuracy", nodes=["large", "unlike"]) is None
+    assert outcome.course("after.accuracy", ["drifting"]) == [0.0, 2.0]
+    assert Outcome(figures={"after.accuracy": (0.5, 0.7)}).value("after.accuracy", nodes=["small"]) is None
 
 
 def test_a_course_is_the_mean_over_the_nodes_by_round() -> None:

@@ -60,7 +60,8 @@ def test_all_nodes_train_together_and_evaluate_together_in_their_order(tmp_path:
         tuple(record["post_fedavg_accuracy"] for record in run.mesh.records[node]) for node in run.mesh.nodes
     )
     names = {f"{when}.{name}" for when in ("before", "after") for name in ("accuracy", "rows")}
-    assert set(run.outcome.figures) == names | {"before.loss", "after.weight"}
+    of_nodes = {"node.rows", "node.unlikeness", "node.drifts"}
+    assert set(run.outcome.figures) == names | of_nodes | {"before.loss", "after.weight"}
     examples = np.array(run.outcome.examples)
     assert run.outcome.figures["after.weight"] == pytest.approx(examples / examples.sum())
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 
@@ -51,12 +51,20 @@ class Tiny(Trainer):
 
     def data_info(self) -> DataInfo:
         """Made up."""
-        return DataInfo(self.place, {"train": len(self.y), "test": len(self.test_y)}, tuple("abcd"))
+        sides = {"train": self.y, "test": self.test_y}
+        counts = {side: np.bincount(y, minlength=CLASSES).tolist() for side, y in sides.items()}
+        return DataInfo(self.place, {side: len(y) for side, y in sides.items()}, tuple("abcd"), counts=counts)
 
-    def change_rows(self, change: Callable[[Labelled], Labelled]) -> None:
-        """Go on with what becomes of the own training rows."""
-        rows = change(Labelled(self.x, self.y))
-        self.x, self.y = rows.x, rows.y
+    def change_rows(
+        self, change: Callable[[Labelled], Labelled], side: Literal["train", "test"] = "train"
+    ) -> None:
+        """Go on with what becomes of the own training or test rows."""
+        if side == "test":
+            rows = change(Labelled(self.test_x, self.test_y))
+            self.test_x, self.test_y = rows.x, rows.y
+        else:
+            rows = change(Labelled(self.x, self.y))
+            self.x, self.y = rows.x, rows.y
 
     def tests(self) -> Mapping[str, Rows]:
         """The own test rows."""
