@@ -255,8 +255,11 @@ def _shown(names: Iterable[str]) -> str:
 MAX_BYTES = 1_000_000  # of one file
 LEARNING = (
     *("schedule", "steps", "estimate", "rows", "threshold", "fixed", "mixed", "turning", "heads"),
-    "pool_counts",
+    *("pool_counts", "aggregation"),
 )
+
+UNIFORM = "agg0"
+UNIFORM_RULES = (UNIFORM, "median", "geometric-median", "trimmed-mean", "centered-clipping", "krum", "multi-krum")
 
 Names = list[str]
 Weight = Annotated[float, Field(ge=0, le=1)]
@@ -283,6 +286,7 @@ class _File(_Space):
     heads: Literal["common", "private"] = "common"
     pool_counts: bool = False
     pooled: _Space | None = None
+    aggregation: str = UNIFORM
 
 
 @dataclass(frozen=True)
@@ -307,6 +311,7 @@ class Labelling:
         pool_counts: whether the nodes share what they count for an estimate, which tells them how often each label
             occurs; the same on all nodes.
         pooled: the label space whose counts these are, where it is not the own one; the same on all nodes.
+        aggregation: how models are averaged, by a rule that counts all nodes alike; the same on all nodes.
         heads: "private": the last layer, named "output.", is each node's own and no part of an average.
     """
 
@@ -324,6 +329,7 @@ class Labelling:
     heads: Literal["common", "private"] = "common"
     pool_counts: bool = False
     pooled: LabelSpace | None = None
+    aggregation: str = UNIFORM
 
     @property
     def target(self) -> LabelSpace:
@@ -381,6 +387,7 @@ def read_fields(lines: Any) -> Labelling:
     space = LabelSpace(file.id, tuple(file.classes))
     learning: dict[str, Any] = {name: getattr(file, name) for name in LEARNING}
     learning["pooled"] = _pooled(file, space)
+    _check_aggregation(file)
     if file.desired is None:
         if file.mapping is not None:
             raise LabelsRefused(text("a [mapping] needs a [desired] label space"))
@@ -415,6 +422,24 @@ def _pooled(file: _File, space: LabelSpace) -> LabelSpace | None:
             )
         )
     return named if is_desired else None
+
+
+def _check_aggregation(file: _File) -> None:
+    """Raise an error if models cannot be averaged by this rule.
+
+    Raises:
+        LabelsRefused: it weighs nodes by their rows, or counts are pooled, which add up in a mean alone.
+    """
+    if file.aggregation.partition(":")[0] not in UNIFORM_RULES:
+        raise LabelsRefused(
+            text(
+                "aggregation is {got}; expected a rule that counts all nodes alike: {rules}",
+                repr(file.aggregation[:40]),
+                ", ".join(UNIFORM_RULES),
+            )
+        )
+    if file.pool_counts and file.aggregation != UNIFORM:
+        raise LabelsRefused(text("pool_counts = true needs aggregation = {rule}", repr(UNIFORM)))
 
 
 def must_be_learnable(labelling: Labelling) -> None:

@@ -260,6 +260,14 @@ def test_weights_make_classes_overlap() -> None:
         ("id = 3\nclasses = []", "id: Input should be a valid string"),
         ('id = "two"', "classes: Field required"),
         (SPACE + 'clases = ["x"]', "clases: Extra inputs are not permitted"),
+        (
+            SPACE + 'aggregation = "agg1"',
+            "aggregation is 'agg1'; expected a rule that counts all nodes alike: agg0, med",
+        ),
+        (
+            SPACE + 'pool_counts = true\naggregation = "krum:1"\n' + DESIRED,
+            "pool_counts = true needs aggregation = 'agg0'",
+        ),
         (SPACE + MAPPING, r"a \[mapping\] needs a \[desired\] label space"),
         (SPACE + DESIRED + '[mapping]\nnormal = ["flu"]', "'flu' is no class of the label space 'three'"),
         (

@@ -17,7 +17,7 @@ import numpy as np
 from flnet.algorithms.fed_mt.estimation import Estimate, Guesses, WarmUp, count_pairs, guesses, leaning
 from flnet.algorithms.wrapper import Model, Wrapped, no_clash, overrides
 from flnet.labels.losses import Labels, Lesson, projected
-from flnet.labels.spaces import Labelling, Matrix
+from flnet.labels.spaces import UNIFORM, Labelling, Matrix
 from flnet.text import joined, text
 from flnet.trainer import (
     Array,
@@ -122,6 +122,8 @@ class ByLabels(Wrapped):
         _refuse(inner, labelling, name)
         super().__init__(inner, seed)
         no_clash(self.names, ("labels/",))
+        # The task inside is this one's with a lesson, so what the trainer does of a task it does here.
+        setattr(self, "honours", inner.honours & {"proximal"})  # noqa: B010  a class variable by its type
         self._labelling, self._inputs = labelling, np.asarray(inner.inputs())
         self._rows, self._tests = _labelled(inner, labelling, [seed, part])
         is_other = not labelling.is_desired
@@ -133,7 +135,10 @@ class ByLabels(Wrapped):
         self._holds = bool(labelling.fixed or labelling.mixed)
         self.predicted_rows = len(self._inputs) if self._holds else min(len(self._inputs), _AT_ONCE)
         target = labelling.target
-        self.shared, self.merging = self._of_all(), inner.merging or "agg0"  # by size, few fine labels would drown
+        # Not by size, where few fine labels would drown.
+        self.shared, self.merging = self._of_all(), inner.merging or labelling.aggregation
+        if labelling.aggregation != UNIFORM:  # a median has nothing of what a single node tells
+            self.merge = {**self.merge, JOINED: "max"}
         self.finds = "labels" if is_other else ""
         self.turn = Turn(labelling.schedule, bool((self._rows[0] >= 0).any()), labelling.turning)
         self.agreement = {

@@ -23,6 +23,8 @@ from flnet.algorithms.fed_mt.local_training import (
     with_coarse,
     with_labels,
 )
+from flnet.algorithms.registry import with_method
+from flnet.algorithms.wrapper import Wrapped
 from flnet.compute.checks import checked_fit, declared
 from flnet.compute.prediction import checked_prediction
 from flnet.labels.spaces import Labelling, read_fields
@@ -259,6 +261,27 @@ def test_who_cannot_learn_so_says_what_to_do() -> None:
         node(two)
     with pytest.raises(TrainerError, match=r"add a .mapping. to the file in FLNET_LABELS"):
         node(replace(labelling(estimate=True), correspondence=None))
+
+
+def test_a_proximal_term_holds_a_training_by_labels_near_its_start() -> None:
+    far = []
+    for local in ("plain", "proximal:1", "proximal:100"):
+        told = TrainerSettings(None, Path(), labels=labelling(), method=Method(local))
+        trainer = with_method(with_labels(SmallDigits(told), told, "SMALL_DIGITS"), told.method, 0, "SMALL_DIGITS")
+        start = trainer.initial_params(0)
+        learned = trainer.fit(Task(start, FEW.model_copy(update={"u": 0.001}), 0)).params
+        assert isinstance(trainer, Wrapped)
+        far.append(sum(float(np.square(learned[name] - start[name]).sum()) for name in trainer.sent))
+    assert far[0] > far[1] > far[2] > 0
+
+
+def test_a_rule_that_counts_all_nodes_alike_may_take_the_place_of_the_mean() -> None:
+    robust = node(labelling(aggregation="median", schedule="parallel"))
+    message = declared(robust, "SMALL_DIGITS", Params(robust.initial_params(0)))
+    assert (message.merging, message.merge) == ("median", {JOINED: "max"})  # that one joined reaches all
+    usual = node(labelling())
+    message = declared(usual, "SMALL_DIGITS", Params(usual.initial_params(0)))
+    assert (message.merging, message.merge) == ("agg0", {})
 
 
 @pytest.mark.parametrize("method", [Method(controls=True), Method(personal="apfl"), Method(personal="increment")])
