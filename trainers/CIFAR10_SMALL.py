@@ -27,10 +27,10 @@ HOW = OwnImages(kind="images", data=DATA_PLACE, label=LABEL, size=SHAPE[0], epoc
 def make_trainer(settings: TrainerSettings) -> Trainer:
     """This node's photographs and the network for them."""
     torch.set_num_threads(settings.threads)
-    return on_images(HOW, _images(load_photographs(settings)), settings)
+    return on_images(HOW, as_images(load_photographs(settings)), settings)
 
 
-def _images(photographs: Photographs) -> ImageData:
+def as_images(photographs: Photographs) -> ImageData:
     """All sides in one array."""
     parts = {"train": photographs.train, "validation": photographs.validation, "test": photographs.test}
     ends = np.cumsum([0, *(len(part) for part in parts.values())])

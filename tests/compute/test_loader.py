@@ -37,7 +37,15 @@ def test_trainers_for_research_are_offered_where_they_are_named() -> None:
     offered = {file.id for file in find_trainers(Settings())}
     research = {file.id for file in find_trainers(Settings(), every=True)} - offered
     assert research == {
-        *("CHEST_SUBTYPES", "CIFAR10_SMALL", "DIGIT_DOMAINS", "MOOC_K_MEANS", "PICTURE_GROUPS", "SMALL_DIGITS")
+        *(
+            "CHEST_SUBTYPES",
+            "CIFAR10_HEADS",
+            "CIFAR10_SMALL",
+            "DIGIT_DOMAINS",
+            "MOOC_K_MEANS",
+            "PICTURE_GROUPS",
+            "SMALL_DIGITS",
+        )
     }
     named = find_trainers(Settings.model_validate({"trainers": ("MNIST_3_7", "SMALL_DIGITS")}))
     assert [file.id for file in named] == ["MNIST_3_7", "SMALL_DIGITS"]

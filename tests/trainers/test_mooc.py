@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from flnet.compute.checks import checked_fit, checked_params, checked_score, declared
+from flnet.datasets.labelled import Labelled
 from flnet.errors import DataMissing, TrainerError
 from flnet.params.params import Params
 from flnet.trainer import Partition, Task, TrainerSettings
@@ -88,6 +89,28 @@ def test_a_school_that_is_a_course_has_all_its_enrolments_and_no_other(tmp_path:
         rows = load_school(node(tmp_path, part, COURSES, "groups")).info.rows
         found.append((rows["train"] + rows["validation"], rows["test"]))
     assert sorted(found) == sorted(zip(courses["train"].tolist(), courses["test"].tolist(), strict=True))
+
+
+def test_the_whole_test_part_is_measured_unless_the_options_say_no(tmp_path: Path) -> None:
+    write_data(tmp_path)
+    told = node(tmp_path, 1, COURSES, "groups")
+    assert load_school(told).official is not None
+    (tmp_path / OPTIONS_FILE).write_text("official = false")
+    assert load_school(told).official is None
+    trainer = trainer_of(told)
+    assert "official_accuracy" not in trainer.evaluate(trainer.initial_params(0)).metrics
+    (tmp_path / OPTIONS_FILE).write_text('official = "no"')
+    with pytest.raises(TrainerError, match="expected true or false"):
+        load_school(told)
+
+
+def test_test_rows_change_as_training_rows_do(tmp_path: Path) -> None:
+    trainer = trainer_of(node(write_data(tmp_path)))
+    before = trainer.evaluate(trainer.initial_params(0)).accuracy
+    trainer.change_rows(lambda rows: Labelled(rows.x, 1 - rows.y), "test")
+    assert trainer.evaluate(trainer.initial_params(0)).accuracy == pytest.approx(1 - before)
+    trainer.change_rows(lambda rows: rows.take(np.arange(30)))
+    assert trainer.inputs().shape == (30, COLUMNS)
 
 
 def test_the_options_bound_how_many_enrolments_are_dealt(tmp_path: Path) -> None:
