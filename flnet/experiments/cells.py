@@ -75,6 +75,7 @@ _BETWEEN_NODES = frozenset(
 )
 SCHEDULE = re.compile(r"cyclic|random-passing|bacombo:([1-9][0-9]{0,3}):([1-9][0-9]{0,2})")
 _OF_PARTS = frozenset({"nodes", "partition"})
+_FOLDS = re.compile(r"((nodes|rows):([2-9]|[1-9][0-9]{1,2}))?")
 _DRIFT = re.compile(r"((shares|labels):(0\.[0-9]{1,4}|1))?")
 
 
@@ -91,6 +92,12 @@ def _checked_topology(text: str) -> str:
 def _checked_drift(text: str) -> str:
     if not _DRIFT.fullmatch(text):
         raise ValueError(f"expected shares:0.25 or labels:0.25, with the share of nodes that drift; got {text!r}")
+    return text
+
+
+def _checked_folds(text: str) -> str:
+    if not _FOLDS.fullmatch(text):
+        raise ValueError(f"expected nodes:5 or rows:5, with the number of folds, 2 to 999; got {text!r}")
     return text
 
 
@@ -144,6 +151,7 @@ class Setup(Record):
         drift: how the rows of some nodes change over the rounds, as in `flnet.experiments.drift`.
         parts: whether a central node learns from the training rows of all `nodes`, and is measured on the test rows of
             each of them, so that its figures stand beside theirs; else it has all rows, and a test side of its own.
+        folds: what is left out for the test, in turns by seed, as in `flnet.experiments.folds`.
         rounds: number of rounds; the largest number if there is a goal.
         until: a goal that ends the rounds earlier, as `flnet train --until`.
         epochs, rate, batch: of each local training; the trainer's defaults if absent.
@@ -175,6 +183,7 @@ class Setup(Record):
     attack: Annotated[str, AfterValidator(check_attack)] = ""
     drift: Annotated[str, AfterValidator(_checked_drift)] = ""
     parts: bool = False
+    folds: Annotated[str, AfterValidator(_checked_folds)] = ""
     rounds: int = Field(default=10, ge=1, le=100_000)
     until: Annotated[str, AfterValidator(_checked_goal)] | None = None
     epochs: int | None = Field(default=None, ge=1, le=10_000)
@@ -197,17 +206,27 @@ class Setup(Record):
         """
         if self.drift and self.kind == "central" and not self.parts:
             raise ValueError("a central node has no nodes whose rows could drift; it needs parts = true")
+        if self.folds.startswith("nodes"):
+            self._check_left_out()
         if self.topology == "mesh" or self.kind != "federated":
             return self
         if not self.is_schedule:
             Settings(topology=self.topology, aggregation=self.aggregation, participation=self.participation)
         idle = _BETWEEN_NODES - {"topology"} if self.is_schedule else {"exchange", "attack", "hostile"}
-        idle |= {"until", "personal_model", "local_training", "drift"} if self.is_schedule else set()
+        idle |= {"until", "personal_model", "local_training", "drift", "folds"} if self.is_schedule else set()
         if wrong := sorted(name for name in idle if getattr(self, name) != type(self).model_fields[name].default):
             raise ValueError(
                 f"the topology {self.topology} leaves no place for {', '.join(wrong)}: leave them away"
             )
         return self
+
+    def _check_left_out(self) -> None:
+        if self.kind == "lone" or (self.kind == "central" and not self.parts):
+            raise ValueError("folds of nodes need nodes that learn together, or a central node with parts = true")
+        if self.drift or self.hostile or self.personal_model != "none" or self.topology != "mesh":
+            raise ValueError("folds of nodes need one common model: no drift, hostile, personal_model or topology")
+        if int(self.folds.partition(":")[2]) > self.nodes:
+            raise ValueError(f"{self.folds} are more folds than the {self.nodes} nodes")
 
     @property
     def is_schedule(self) -> bool:

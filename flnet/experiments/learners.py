@@ -129,10 +129,13 @@ def _trainer_files(folder: Path | None) -> Mapping[str, TrainerFile]:
     return {file.id: file for file in find_trainers(Settings(trainers_path=folder), every=True)}
 
 
-def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path) -> list[Learner]:
+def learners_of(
+    cell: Cell, file: TrainerFile, settings: Settings, folder: Path, seed: int | None = None
+) -> list[Learner]:
     """Load the nodes' trainers, each with its part of the data.
 
     Args:
+        seed: of data and parts; that of the cell if absent.
         settings: where data sets are, device and threads.
         folder: where trainers keep their splits; empty, so that equal seeds give equal splits.
 
@@ -150,7 +153,7 @@ def learners_of(cell: Cell, file: TrainerFile, settings: Settings, folder: Path)
             place,
             state,
             (index, count),
-            cell.seed,
+            cell.seed if seed is None else seed,
             settings.compute_threads or 1,
             Partition() if setup.kind == "central" else Partition.parse(setup.partition),
             settings.device,

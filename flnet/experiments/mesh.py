@@ -190,10 +190,17 @@ Record = dict[str, Any]
 class CellMesh(Cluster):
     """The nodes of one cell; `advance` and `resume` in turn take them through their rounds."""
 
-    def __init__(self, cell: Cell, learners: Sequence[Learner], parts: Sequence[Learner] = ()) -> None:
+    def __init__(
+        self,
+        cell: Cell,
+        learners: Sequence[Learner],
+        parts: Sequence[Learner] = (),
+        left_out: Sequence[Learner] = (),
+    ) -> None:
         """Args:
         learners: one for each node, in order.
         parts: for a central node, those whose training rows it learns from and on whose test rows it is measured.
+        left_out: nodes on whose test rows the common model is measured instead.
         """
         self.cell = cell
         setup = cell.setup
@@ -217,10 +224,10 @@ class CellMesh(Cluster):
         attack = setup.attack if setup.kind == "federated" else ""
         self.attackers = Attackers(attack, setup.hostile, list(self.nodes), cell.seed)
         self.attackers.poison(self.learners)
-        self._measured = list(parts or learners)
-        self.drift = Drift(setup.drift, self._measured, setup.rounds, cell.seed)
+        self._elsewhere = list(left_out or parts)  # where the common model is measured, if not at the nodes
+        self.drift = Drift(setup.drift, parts or learners, setup.rounds, cell.seed)
         self._pool = Pool(learners[0], parts, self.drift) if parts else None
-        self._at_parts: list[list[dict[str, float | None]]] = []  # by round and part, figures of the central model
+        self._at_others: list[list[dict[str, float | None]]] = []  # by round, the figures there
         if self.attackers.deceives:
             self.ledger = DeceivedLedger()
             self.calls = TwoFacedCalls(self.network, self.ledger, self.attackers)
@@ -272,8 +279,8 @@ class CellMesh(Cluster):
             self._last_figures(name, records if records and (ends_alone or len(records) == last) else [])
             for name, records in self.records.items()
         ]
-        if self._at_parts:
-            newest = self._at_parts[-1]
+        if self._at_others:
+            newest = self._at_others[-1]
         newest = [{**figures, **own} for figures, own in zip(newest, self._of_nodes(), strict=True)]
         names = sorted({name for figures in newest for name in figures})
         return Outcome(
@@ -384,7 +391,7 @@ class CellMesh(Cluster):
             measured = (score.accuracy, score.examples, metrics)
             if effect.split == "test":
                 self._accuracies[node.id, effect.shared.digest] = score.accuracy
-                self._measure_parts(node.id, order.params)
+                self._measure_elsewhere(node.id, order.params)
             return Evaluated(
                 effect.key, effect.shared.digest, *measured, order.private, score.split, *evaluation_of(score)
             )
@@ -395,19 +402,19 @@ class CellMesh(Cluster):
         metrics = {**order.fit.metrics, **score.metrics}
         return Trained(effect.key, learnt, *figures, metrics=metrics, shared=shared, release=release)
 
-    def _measure_parts(self, node: PeerId, params: Params) -> None:
-        """Measure a central model on the test rows of each part."""
-        if self._pool is None:
+    def _measure_elsewhere(self, node: PeerId, params: Params) -> None:
+        """Measure the common model, which the first node has like all others, on the test rows of other nodes."""
+        if not self._elsewhere or node != next(iter(self.nodes)):
             return
-        orders = [Order(part, params) for part in self._pool.parts]
+        orders = [Order(learner, params) for learner in self._elsewhere]
         carry_out(orders)
         for failure in {order.failure for order in orders if order.score is None}:
             self.failures.setdefault(node, failure)
-        self._at_parts.append([{} if order.score is None else _after(order.score) for order in orders])
+        self._at_others.append([{} if order.score is None else _after(order.score) for order in orders])
 
     def _of_nodes(self) -> list[dict[str, float | None]]:
         """The figures by which nodes are grouped."""
-        infos = [learner.trainer.data_info() for learner in self._measured]
+        infos = [learner.trainer.data_info() for learner in self._elsewhere or self.learners.values()]
         figures: list[dict[str, float | None]] = [
             {"node.rows": float(info.rows.get("train", 0)), "node.drifts": float(place in self.drift.places)}
             for place, info in enumerate(infos)
@@ -446,8 +453,8 @@ class CellMesh(Cluster):
             known += [dict(record.view()) for record in node.job.history.records if record.key.number > after]
 
     def _curve(self, name: str, rounds: int) -> tuple[tuple[float | None, ...], ...]:
-        if self._at_parts:
-            return tuple(zip(*([of.get(name) for of in parts] for parts in self._at_parts), strict=True))
+        if self._at_others:
+            return tuple(zip(*([of.get(name) for of in others] for others in self._at_others), strict=True))
         curves = []
         for node, records in self.records.items():
             course = [self._figures(node, record).get(name) for record in records]

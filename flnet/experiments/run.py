@@ -35,6 +35,7 @@ from flnet.compute.assignment import thread_bounds
 from flnet.compute.worker import be_killed_with
 from flnet.errors import LocalError, NotOffered
 from flnet.experiments.cells import Cell, Outcome, batches
+from flnet.experiments.folds import Fold
 from flnet.experiments.learners import LINKED, carry_out, learners_of, trainer_file
 from flnet.experiments.mesh import CellMesh
 from flnet.experiments.schedules import ScheduledMesh
@@ -102,11 +103,16 @@ def _mesh(cell: Cell, settings: Settings, place: Path) -> AnyMesh | Outcome:
     kind = ScheduledMesh if cell.setup.is_schedule and cell.setup.kind == "federated" else CellMesh
     try:
         file = trainer_file(cell.setup.trainer, settings)
-        learners = learners_of(cell, file, settings, place)
-        if cell.setup.kind != "central" or not cell.setup.parts:
-            return kind(cell, learners)
-        nodes = cell.model_copy(update={"setup": cell.setup.model_copy(update={"kind": "lone"})})
-        return CellMesh(cell, learners, learners_of(nodes, file, settings, place / "parts"))
+        fold = Fold.of_cell(cell)
+        learners = learners_of(cell, file, settings, place, fold.seed)
+        if cell.setup.kind == "central" and cell.setup.parts:
+            nodes = cell.model_copy(update={"setup": cell.setup.model_copy(update={"kind": "lone"})})
+            parts, left_out = fold.divided(learners_of(nodes, file, settings, place / "parts", fold.seed))
+            fold.set_apart(parts)
+            return CellMesh(cell, learners, parts, left_out)
+        learners, left_out = fold.divided(learners)
+        fold.set_apart(learners)
+        return CellMesh(cell, learners, left_out=left_out) if kind is CellMesh else kind(cell, learners)
     except LocalError as exc:
         return Outcome(reason=exc.message)
 
