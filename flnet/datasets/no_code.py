@@ -126,6 +126,7 @@ class OwnTable(Own):
     scale: dict[Name, Scale] = {}
     target_scale: Scale | None = None
     id: Name | None = None
+    split_by: Name | None = None  # a column that says of each row on which side it is
     coarse: Name | None = None  # where nodes label differently: the label in this node's own classes
     missing: Literal["stop", "skip", "mean"] = "stop"
     no_value: Annotated[
@@ -160,7 +161,11 @@ class OwnTable(Own):
         return self._check_uses_of_columns()
 
     def _check_uses_of_columns(self) -> OwnTable:
-        single = {"target": self.target, "id": self.id, "coarse": self.coarse}
+        if self.id and self.split_by:
+            raise ValueError(
+                text("id deals rows together, and split_by says where each goes; expected one of them")
+            )
+        single = {"target": self.target, "id": self.id, "coarse": self.coarse, "split_by": self.split_by}
         uses = {use: [name] if name else [] for use, name in single.items()}
         uses |= {"ignore": self.ignore or [], "features": self.features or []}
         seen: dict[str, str] = {}

@@ -26,6 +26,7 @@ from flnet.datasets.no_code import OwnImages, OwnLabels, counted
 from flnet.datasets.pictures import Colour, Unreadable, decoded
 from flnet.datasets.samples import is_sample
 from flnet.datasets.split import (
+    SIDES,
     FolderSplit,
     dealt_counts,
     how_to_split_anew,
@@ -134,7 +135,6 @@ def _mapped(target: Path, shape: tuple[int, ...]) -> Decoded | None:
 
 
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png"})
-_PARTS = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 _LAYOUT = text("expected <class name>/*.jpg, .jpeg or .png, or train, val and test with such folders")
 
 
@@ -225,7 +225,7 @@ def _find_images(root: Path, own: OwnImages, words: Sequence[str] | None) -> _Im
     if is_split(root):
         if "test" not in folders:
             raise TrainerError(text("{folder} has train but no test; {words} (val may be missing)", root, _LAYOUT))
-        tops = [(_PARTS[name], root / name) for name in folders]
+        tops = [(SIDES[name], root / name) for name in folders]
     folders_of = [class_folders(top) for _, top in tops]
     present = sorted({name for known in folders_of for name in known})
     classes = _classes(root, words or own.classes, present)
@@ -247,7 +247,7 @@ def _find_images(root: Path, own: OwnImages, words: Sequence[str] | None) -> _Im
 def is_split(root: Path) -> bool:
     """Whether a folder of images has folders of training and test images; otherwise it has those of the classes."""
     folders = _folders(root)
-    return "train" in folders and set(folders) <= _PARTS.keys() and bool(_folders(root / "train"))
+    return "train" in folders and set(folders) <= SIDES.keys() and bool(_folders(root / "train"))
 
 
 def _classes(root: Path, allowed: Sequence[str] | None, present: Sequence[str]) -> tuple[str, ...]:

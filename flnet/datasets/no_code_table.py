@@ -15,7 +15,18 @@ import numpy as np
 from flnet.datasets.labelled import Labelled, Rows, fingerprint
 from flnet.datasets.no_code import OwnLabels, OwnTable, counted
 from flnet.datasets.samples import is_sample
-from flnet.datasets.split import dealt_counts, grouped_split, own_grouped, own_rows, stored_split, with_partition
+from flnet.datasets.split import (
+    SIDES,
+    dealt_counts,
+    grouped_split,
+    how_to_split_anew,
+    own_grouped,
+    own_rows,
+    split_by_folders,
+    stored_split,
+    with_partition,
+    words_on_kept,
+)
 from flnet.datasets.tables import ABSENT, BadRow, ColumnSpec, shown
 from flnet.datasets.text_rows import text_rows
 from flnet.errors import DataMissing, TrainerError
@@ -49,6 +60,7 @@ class LabelledTable:
         coarse: class numbers in the node's own space, -1 for none; None where nodes label alike.
         by_label: what rows are dealt and split by; None where that is y.
         others: the columns that are no features.
+        parts: the side of each row, by the column `split_by`; empty without one.
     """
 
     features: tuple[str, ...]
@@ -61,6 +73,7 @@ class LabelledTable:
     coarse: Labels | None = None
     by_label: Labels | None = None
     others: tuple[str, ...] = ()
+    parts: tuple[str, ...] = ()
 
     @property
     def kinds(self) -> Array:
@@ -98,6 +111,7 @@ class _TableReader:
     x: array[float] = field(default_factory=lambda: array("f"))
     targets: list[str | float] = field(default_factory=list)
     groups: list[str] = field(default_factory=list)
+    parts: list[str] = field(default_factory=list)  # sides, by the column split_by
     beside: list[str] = field(default_factory=list)  # labels of the node's own space
     skipped: int = 0
     first_skipped: str = ""
@@ -105,7 +119,7 @@ class _TableReader:
 
     def __post_init__(self) -> None:
         own = self.own
-        spoken_for = {own.target, own.id, own.coarse, *(own.ignore or [])}
+        spoken_for = {own.target, own.id, own.coarse, own.split_by, *(own.ignore or [])}
         others = [name for name in self.header if name not in spoken_for]
         self.features = tuple(sorted(own.features or others))
         _check_header(self.path, own, self.header, self.features)
@@ -124,7 +138,7 @@ class _TableReader:
             raise BadRow(text("{where}: {count} values for {number} columns", where, len(cells), len(self.header)))
         try:
             target, beside = self._target(cells, where), self._beside(cells, where)
-            group = self._group(cells, where)
+            group, part = self._group(cells, where), self._part(cells, where)
             if not target and not beside and self.labels is not None:
                 raise Missing(text("{where}: the label {name} has no value", where, self._label_columns))
             x = [number for place, read in self._cells for number in read(cells[place].strip(), where)]
@@ -137,6 +151,7 @@ class _TableReader:
         self.targets.append(target)
         self.beside.append(beside)
         self.groups.append(group)
+        self.parts.append(part)
 
     def table(self) -> LabelledTable:
         """The table of all added rows.
@@ -153,15 +168,19 @@ class _TableReader:
             raise TrainerError(text("{path} has no rows{why}", self.path, why))
         x = np.array(self.x, np.float32).reshape(len(self.targets), -1)
         groups = tuple(self.groups) if self.own.id else ()
+        parts = tuple(self.parts) if self.own.split_by else ()
         others = tuple(name for name in self.header if name not in self.features)
         if self.labels is None:
             y, classes = self._numbered()
             note = self._note(y, classes)
-            return LabelledTable(self.features, x, self._scales(), y, classes, groups, note, others=others)
+            scales = self._scales()
+            return LabelledTable(self.features, x, scales, y, classes, groups, note, others=others, parts=parts)
         y, coarse = self.labels.numbers(map(str, self.targets), self.beside)
         kinds, classes = self.labels.kinds(y, coarse), self.labels.desired
         note = self._note(y, ())
-        return LabelledTable(self.features, x, self._scales(), y, classes, groups, note, coarse, kinds, others)
+        return LabelledTable(
+            self.features, x, self._scales(), y, classes, groups, note, coarse, kinds, others, parts
+        )
 
     def _read(self, name: str) -> Callable[[str, str], Sequence[float]]:
         """The function that turns a cell of this column into inputs."""
@@ -277,6 +296,22 @@ class _TableReader:
             )
         return cell
 
+    def _part(self, cells: list[str], where: str) -> str:
+        if self.own.split_by is None:
+            return ""
+        cell = cells[self._at[self.own.split_by]].strip()
+        if cell not in SIDES:
+            raise BadRow(
+                text(
+                    "{where}: {name} is {value}; expected one of {expected}",
+                    where,
+                    repr(self.own.split_by),
+                    repr(cell[:40]),
+                    ", ".join(SIDES),
+                )
+            )
+        return SIDES[cell]
+
     def _numbered(self) -> tuple[Array, tuple[str, ...]]:
         if self.own.target_scale is not None:
             mean, spread = self.own.target_scale
@@ -332,6 +367,7 @@ def _check_header(path: Path, own: OwnTable, header: tuple[str, ...], features: 
         *own.categories,
         *own.scale,
         *([own.id] if own.id else []),
+        *([own.split_by] if own.split_by else []),
         *(own.ignore or []),
     }
     missing, extra = sorted(wanted - set(header)), sorted(set(header) - wanted)
@@ -395,7 +431,7 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     path = own.path(settings)
     labels = OwnLabels.of(settings.labels, own.classes) if own.task == "classify" else None
     table = read_table(path, own, labels)
-    rows = _sides(own, table, settings)
+    rows, kept = _sides(own, table, settings)
     counts = {side: len(numbers) for side, numbers in rows.items()}
     if not all(counts.values()):
         words = ", ".join(f"{n} in {side}" for side, n in counts.items())
@@ -408,7 +444,10 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     scales = _complete(table, table.x[rows["train"]])
     x = standardised(table.x, scales)
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
-    note, columns = with_partition(table.note, settings), table.classes or (own.target,)
+    note, columns = (
+        with_partition(joined(filter(None, (table.note, kept))), settings),
+        table.classes or (own.target,),
+    )
     checksum = fingerprint({side: Labelled(table.x[numbers], table.y[numbers]) for side, numbers in rows.items()})
     is_counted = not table.groups and labels is None
     dealt = dealt_counts(table.kinds, settings, len(table.classes)) if is_counted else ()
@@ -424,17 +463,24 @@ def standardised(x: Array, scales: Array) -> Array:
     return np.nan_to_num(scaled, nan=0.0).astype(np.float32)
 
 
-def _sides(own: OwnTable, table: LabelledTable, settings: TrainerSettings) -> dict[str, Rows]:
-    """This node's rows, by side."""
+def _sides(own: OwnTable, table: LabelledTable, settings: TrainerSettings) -> tuple[dict[str, Rows], str]:
+    """This node's rows, by side, and a sentence on rows that are on another side than their column says."""
+    kept = ""
     kinds, seed, path = table.kinds, settings.seed, settings.state_path / "split-table.npz"
     if table.groups:
         mine = own_grouped(table.groups, kinds, settings)
         groups = [table.groups[row] for row in mine]
         sides = grouped_split(path, groups, kinds[mine], own.shares, seed)
+    elif table.parts:
+        mine = own_rows(kinds, settings)
+        parts, rows = [table.parts[row] for row in mine], np.c_[table.x, table.y][mine]
+        split = split_by_folders(path, rows, kinds[mine], parts, own.shares, seed)
+        sides = split.sides
+        kept = joined([words_on_kept(split.kept), how_to_split_anew(path)]) if split.kept else ""
     else:
         mine = own_rows(kinds, settings)
         sides = stored_split(path, np.c_[table.x, table.y][mine], kinds[mine], own.shares, seed)
-    return {side: mine[rows] for side, rows in sides.items()}
+    return {side: mine[rows] for side, rows in sides.items()}, kept
 
 
 def _complete(table: LabelledTable, train: Array) -> Array:

@@ -35,6 +35,8 @@ from flnet.text import joined, text
 from flnet.trainer import TrainerSettings
 
 Sides = NDArray[np.uint8]
+# As folders, and the cells of a column, name them.
+SIDES = {"train": "train", "val": "validation", "valid": "validation", "validation": "validation", "test": "test"}
 _GOLDEN = 0.6180339887498949
 
 
@@ -258,9 +260,9 @@ def examine_split(path: Path, is_split: bool | None = None) -> tuple[bool, str]:
 
 
 def words_on_kept(kept: int) -> str:
-    """That some images are on another side than the layout of their folders says."""
+    """That some rows, or images, are on another side than their folder or column says."""
     return text(
-        "{count} images keep the side of the split that they had before the folders were laid out anew, so that "
+        "{count} rows keep the side of the split that they had before their folder or column said another one, so that "
         "nothing is tested on that was trained on",
         kept,
     )
@@ -270,7 +272,7 @@ def how_to_split_anew(path: Path) -> str:
     """What a person does who wants another split all the same."""
     return text(
         "to split all of them anew, stop the node and delete {path}; a model that was trained before has then seen "
-        "images of the new test",
+        "rows of the new test",
         path,
     )
 

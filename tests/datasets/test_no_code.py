@@ -76,6 +76,7 @@ def test_little_is_needed(tmp_path: Path) -> None:
             "classes is for task = classify only",
         ),
         (TABLE + 'features = ["y"]', "column y is target and features; expected one of them"),
+        (TABLE + 'id = "p"\nsplit_by = "q"', "id deals rows together, and split_by says where each goes"),
         (TABLE + 'id = "p"\nignore = ["p"]', "column p is id and ignore; expected one of them"),
         (TABLE + 'features = ["a"]\n[categories]\nb = ["c"]', "categories names b, which is no feature"),
         (TABLE + "[scale]\ny = [0, 1]", "scale names y, which is no feature"),

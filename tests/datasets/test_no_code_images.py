@@ -210,7 +210,10 @@ def test_images_that_are_laid_out_anew_keep_their_side_and_a_new_split_is_offere
     now = load_images(images(), node(tmp_path))
     assert all(contents(now, side) >= contents(before, side) for side in now.sides)
     assert now.info.rows["test"] == before.info.rows["test"] + 1  # what is new follows its folder
-    assert "images keep the side of the split that they had before the folders were laid out anew" in now.info.note
+    assert (
+        "rows keep the side of the split that they had before their folder or column said another one"
+        in now.info.note
+    )
     split = tmp_path / ".state" / "split-images.npz"
     assert f"to split all of them anew, stop the node and delete {split}" in now.info.note
     split.unlink()
@@ -233,7 +236,7 @@ def test_folders_that_were_split_may_be_put_together(tmp_path: Path) -> None:
         (root / part).rmdir()
     now = load_images(images(), node(tmp_path))
     assert all(contents(now, side) == contents(before, side) for side in now.sides)
-    assert "20 images keep the side of the split" in now.info.note  # those whose folder was that of the test
+    assert "20 rows keep the side of the split" in now.info.note  # those whose folder was that of the test
 
 
 def test_new_images_in_a_new_layout_are_on_the_side_of_their_folders(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flnet.datasets.no_code_table import LabelledTable, load_table, read_table, standardised
+from flnet.datasets.no_code_table import LabelledTable, TableData, load_table, read_table, standardised
 from flnet.errors import DataMissing, TrainerError
 from tests.datasets.own_files import csv_file, node, table, two_clouds
 
@@ -28,6 +29,39 @@ def fault(tmp_path: Path, text: str, **options: Any) -> str:
     with pytest.raises(TrainerError) as refusal:
         read(tmp_path, text, **options)
     return refusal.value.message.replace(f"{tmp_path}/", "")
+
+
+CURATED = ["a", "b", "y", "part"]
+
+
+def curated(folder: Path, parts: Sequence[str], count: int = 60) -> TableData:
+    """A table whose rows have these parts in turn."""
+    rows = [[*row, parts[i % len(parts)]] for i, row in enumerate(two_clouds(count))]
+    csv_file(folder / "t.csv", CURATED, rows)
+    return load_table(table(split_by="part"), node(folder))
+
+
+def test_a_column_may_say_which_rows_are_for_the_test(tmp_path: Path) -> None:
+    data = curated(tmp_path, ["train", "train", "train", "val", "val", "test"])
+    assert {side: len(y) for side, (_, y) in data.sides.items()} == {"train": 30, "validation": 20, "test": 10}
+    assert data.table.features == ("a", "b")
+    tested = {round(float(a), 3) for a in data.sides["test"][0][:, 0] * data.scales[0, 1] + data.scales[0, 0]}
+    assert tested == {row[0] for row in two_clouds(60)[5::6]}
+
+
+def test_validation_rows_are_dealt_where_the_column_names_none(tmp_path: Path) -> None:
+    sides = curated(tmp_path, ["train", "train", "train", "train", "test", "test"]).sides
+    assert len(sides["test"][1]) == 20
+    assert 0 < len(sides["validation"][1]) < len(sides["train"][1])
+
+
+def test_a_row_keeps_the_side_that_its_column_named_first(tmp_path: Path) -> None:
+    before = curated(tmp_path, ["train", "val", "test"])
+    after = curated(tmp_path, ["train", "val", "train"])
+    for side, (x, _) in before.sides.items():
+        assert (after.sides[side][0] == x).all()
+    assert "20 rows keep the side of the split that they had before" in after.info.note
+    assert "keep the side" not in before.info.note
 
 
 def test_a_table_becomes_numbers(tmp_path: Path) -> None:
@@ -76,6 +110,12 @@ def test_the_order_of_columns_does_not_matter(tmp_path: Path) -> None:
         ("a,y\nNA,no\n", {}, "t.csv, line 2: 'a' has no value (NA)"),
         ("a,y\n1,\n", {}, "t.csv, line 2: the target 'y' has no value (an empty cell)"),
         ("a,p,y\n1,,no\n", {"id": "p"}, "t.csv, line 2: the id 'p' has no value"),
+        (
+            "a,p,y\n1,tset,no\n",
+            {"split_by": "p"},
+            "line 2: 'p' is 'tset'; expected one of train, val, valid, validation, test",
+        ),
+        ("a,y\n1,no\n", {"split_by": "p"}, "missing p"),
         ("a,y\nold,no\n", {}, "t.csv, line 2: 'a' is 'old'; expected a number, or the values of a listed under"),
         ("a,y\n1_000,no\n", {}, "line 2: 'a' is '1_000'; expected a number"),
         ("a,y\ninf,no\n", {}, "line 2: 'a' is 'inf'; expected a number"),
