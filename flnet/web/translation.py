@@ -114,9 +114,9 @@ def translate_sentence(language: str, words: object, max_length: int = MAX_SHOWN
     return Sentence(plain, ENGLISH if plain and language != ENGLISH else "")
 
 
-def sentence_markup(language: str, words: object) -> Markup:
+def sentence_markup(language: str, words: object, max_length: int = MAX_SHOWN) -> Markup:
     """`translate_sentence` for a template: escaped, and marked where it is not in the language of the page."""
-    shown = translate_sentence(language, words)
+    shown = translate_sentence(language, words, max_length)
     if not shown.language:
         return escape(shown.text)
     return Markup('<span lang="{}">{}</span>').format(shown.language, shown.text)

@@ -11,13 +11,20 @@ FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 class Page(HTMLParser):
-    """The tags of a page with their attributes, its text, and what stands between script tags."""
+    """The tags of a page with their attributes, its text, and what stands between script tags.
+
+    Attributes:
+        words: the pieces of the text, without those that are marked as code.
+        code: the pieces that are.
+    """
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.text = ""
         self.inline = ""
+        self.words: list[str] = []
+        self.code: list[str] = []
         self._tag = ""
         self.feed(html)
 
@@ -32,7 +39,9 @@ class Page(HTMLParser):
         if self._tag in ("script", "style"):
             self.inline += data.strip()
             return
-        self.text += " ".join(data.split()) + " " if data.strip() else ""
+        if words := " ".join(data.split()):
+            self.text += f"{words} "
+            (self.code if self._tag in ("code", "wbr") else self.words).append(words)
 
     def all(self, tag: str) -> list[dict[str, str | None]]:
         return [attrs for name, attrs in self.tags if name == tag]

@@ -15,8 +15,10 @@ from babel.messages.pofile import read_po
 from markupsafe import Markup
 
 from flnet.node.event_log import FeedItem
+from flnet.settings import Settings
 from flnet.text import Text, restored, text
 from flnet.web.api.events import as_event
+from flnet.web.page.settings import choices_of
 from flnet.web.translation import (
     ENGLISH,
     LANGUAGES,
@@ -32,6 +34,7 @@ from flnet.web.translation import (
 from tests.test_layout import ROOT
 from tests.web.conftest import Client
 from tests.web.fake_node import FakeNode
+from tests.web.page_reading import load
 from tests.web.sentence_sources import reads_like_words, sentences_in
 
 KEYWORDS = {"_": None, "t": None, "text": None}
@@ -76,6 +79,8 @@ ELSEWHERE = {
     "web/page/api.py": "the REST API is described in English",
 }
 """Modules, or folders, whose words do not reach the page, and why."""
+NAMES = {*choices_of("wire")}
+"""What pages of descriptions show that is the same in all languages, besides what is marked as code."""
 NO_SENTENCES = {
     "it is no text",  # the cause of a failure, within a sentence that has a translation
     "closed before an answer came",  # likewise
@@ -128,6 +133,12 @@ def extracted(folder: Path) -> Iterator[tuple[str, int, str]]:
         yield name, line, message
 
 
+def described() -> Iterator[tuple[str, int, str]]:
+    """What the page looks up by its English words: name, place and text of each description."""
+    for place, (name, field) in enumerate(Settings.model_fields.items()):
+        yield f"settings: {name}", place, field.description or ""
+
+
 def files_of(language: str) -> tuple[Catalog, Catalog]:
     """What people edit, and what is read at run time."""
     folder = ROOT / "flnet" / "web" / "locale" / language / "LC_MESSAGES"
@@ -150,7 +161,7 @@ def places(message: str) -> set[str]:
 
 @pytest.mark.parametrize("language", OTHERS)
 def test_every_text_has_its_translation_and_no_other_has(language: str) -> None:
-    asked = list(extracted(ROOT))
+    asked = [*extracted(ROOT), *described()]
     assert [at for at in asked if look_up(language, at[2]) is None and has_letters(at[2])] == []
     source, _ = files_of(language)
     assert texts_of(source).keys() - {message for *_, message in asked} == FROM_VARIABLES
@@ -295,6 +306,16 @@ async def test_the_event_log_is_shown_in_the_readers_language(client: Client, no
     assert '<span lang="en">nobody has &lt;i&gt;translated&lt;/i&gt; this</span>' in page
     page = await (await client.get("/")).get_data(as_text=True)
     assert "&lt;b&gt; joined at 1.2.3.4:5" in page and '<span lang="en">' not in page
+
+
+@pytest.mark.parametrize("path", ["/view/settings?fragment=main", "/view/settings?fragment=main&change=wire"])
+async def test_a_page_of_descriptions_has_no_english_words(client: Client, path: str) -> None:
+    english, spanish = await load(client, path), await load(client, path, Accept_Language="es")
+    assert len(english.words) == len(spanish.words)
+    same = {words for words in set(english.words) & set(spanish.words) if any(map(str.isalpha, words))}
+    assert same - {*english.code, *NAMES} == set()
+    assert not [words for words in spanish.words if words.endswith("…")]
+    assert [attrs for _, attrs in spanish.tags if attrs.get("lang") == ENGLISH] == []
 
 
 async def test_files_for_scripts_stay_english(client: Client, node: FakeNode) -> None:

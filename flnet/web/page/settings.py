@@ -17,7 +17,7 @@ from flnet.web.routes import Pages
 from flnet.web.translation import Translate, request_translator
 
 HERE = "/view/settings"
-MAX_SHOWN = 1000  # characters of a value, and of what a setting is for
+MAX_SHOWN = 1500  # characters of a value, and of what a setting is for
 pages = Pages()
 
 
