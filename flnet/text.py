@@ -89,10 +89,10 @@ def one_line(words: str, most: int) -> str:
     return line if not cut else line[: most - 1] + "…"
 
 
-def joined(parts: Iterable[str]) -> Text:
-    """Several texts as one with semicolons between, each of which is translated by itself."""
+def joined(parts: Iterable[str], between: str = "; ") -> Text:
+    """Several texts as one, each of which is translated by itself; `between` has no braces."""
     params = {f"part{number}": part for number, part in enumerate(parts)}
-    return Text("; ".join(f"{{{name}}}" for name in params), params)
+    return Text(between.join(f"{{{name}}}" for name in params), params)
 
 
 @lru_cache(maxsize=2048)

@@ -36,7 +36,8 @@ from flnet.web.auth.permissions import Who, is_browser
 from flnet.web.body import LimitedBody, read_body
 from flnet.wire.transport import CONTROL_BYTES
 
-NODES, JOBS, MODELS, MESH, MONITORING = "Between nodes", "Jobs", "Models", "This node and the mesh", "Monitoring"
+NODES, JOBS, MODELS = text("Between nodes"), text("Jobs"), text("Models")
+MESH, MONITORING = text("This node and the mesh"), text("Monitoring")
 JSON = "application/json"
 CURL_DEFAULT = "application/x-www-form-urlencoded"  # what curl -d states for any body
 UNREADABLE: tuple[type[PeerError], ...] = (UnreadableBody, InvalidMessage, BodyTooLarge)

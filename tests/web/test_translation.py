@@ -16,8 +16,10 @@ from markupsafe import Markup
 
 from flnet.node.event_log import FeedItem
 from flnet.settings import Settings
-from flnet.text import Text, restored, text
+from flnet.text import SENTENCE_GAPS, Text, restored, text
 from flnet.web.api.events import as_event
+from flnet.web.api.openapi import describe
+from flnet.web.page.api import groups_of
 from flnet.web.page.settings import choices_of
 from flnet.web.translation import (
     ENGLISH,
@@ -74,12 +76,11 @@ ELSEWHERE = {
     "datasets/download.py": "a terminal, not the page",
     "web/api/history.py": "files in English",
     "web/api/monitoring.py": "the figures are described in English, for programs",
-    "web/api/openapi.py": "the REST API is described in English",
+    "web/api/openapi.py": "`described` reads what it says",
     "web/server.py": "the node does not start; it is read in a terminal",
-    "web/page/api.py": "the REST API is described in English",
 }
 """Modules, or folders, whose words do not reach the page, and why."""
-NAMES = {*choices_of("wire")}
+NAMES = {*choices_of("wire"), "/openapi.json"}
 """What pages of descriptions show that is the same in all languages, besides what is marked as code."""
 NO_SENTENCES = {
     "it is no text",  # the cause of a failure, within a sentence that has a translation
@@ -113,7 +114,6 @@ NO_SENTENCES = {
     '"accuracy>=0.98", "every accuracy>=0.9", "own accuracy>=0.9", "no-gain 5 0.001", "mlfedavg", "within 600"',
     '"every 6h", "new 100", "drift 0.05", "between 22:00-06:00", "battery>=30", "load<=0.8", "decline"',
     "iid, dirichlet:0.3, pathological:2, quantity:0.5, power:1, groups",
-    "This node and the mesh",  # a heading of the REST API, which is described in English
     r"(.*) \(at (?:line (\d+), column \d+|end of document)\)",
     "public, max-age=31536000, immutable",
     'attachment; filename="events.jsonl"',
@@ -137,6 +137,19 @@ def described() -> Iterator[tuple[str, int, str]]:
     """What the page looks up by its English words: name, place and text of each description."""
     for place, (name, field) in enumerate(Settings.model_fields.items()):
         yield f"settings: {name}", place, field.description or ""
+    for place, endpoint in enumerate(endpoint for group in groups_of(describe()) for endpoint in group.endpoints):
+        answers = [message for _, words in endpoint.answers for message in messages_of(words)]
+        fields = [field.what_for for field in (*endpoint.fields, *endpoint.gives) if field.what_for]
+        for message in (endpoint.summary, *answers, *fields):
+            yield f"API: {endpoint.method} {endpoint.path}", place, message
+
+
+def messages_of(words: str) -> Iterator[str]:
+    """The message ids of a sentence and of those within it."""
+    yield words.template if isinstance(words, Text) else words
+    for name, value in words.params.items() if isinstance(words, Text) else ():
+        if isinstance(value, Text) or (name in SENTENCE_GAPS and isinstance(value, str)):
+            yield from messages_of(value)
 
 
 def files_of(language: str) -> tuple[Catalog, Catalog]:
@@ -308,7 +321,9 @@ async def test_the_event_log_is_shown_in_the_readers_language(client: Client, no
     assert "&lt;b&gt; joined at 1.2.3.4:5" in page and '<span lang="en">' not in page
 
 
-@pytest.mark.parametrize("path", ["/view/settings?fragment=main", "/view/settings?fragment=main&change=wire"])
+@pytest.mark.parametrize(
+    "path", ["/view/settings?fragment=main", "/view/settings?fragment=main&change=wire", "/view/api?fragment=main"]
+)
 async def test_a_page_of_descriptions_has_no_english_words(client: Client, path: str) -> None:
     english, spanish = await load(client, path), await load(client, path, Accept_Language="es")
     assert len(english.words) == len(spanish.words)

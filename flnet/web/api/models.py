@@ -247,7 +247,7 @@ class LeaksView(View):
         description="share of training rows that are recognised, less the share of test rows that are taken for such, "
         "at the loss that separates them best: 0 for a guess, 1 if every row is told rightly"
     )
-    low: Unit = Field(description="lower end of its 95 % interval, by the bootstrap")
+    low: Unit = Field(description="lower end of its interval (95 %), by the bootstrap")
     high: Unit = Field(description="upper end of that interval")
     by_chance: Unit = Field(
         description="advantage below which a model that has seen no row stays in 95 of 100 cases"

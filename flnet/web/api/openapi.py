@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from flnet import __version__
 from flnet.errors import PeerError, SignInNeeded, TooManyRequests
+from flnet.text import Text, joined, text
 from flnet.web.api import (
     data_import,
     events,
@@ -158,8 +159,12 @@ def _responses(endpoint: Endpoint, answer: Described | None, error: Described) -
     return responses
 
 
-def _words(refusals: Sequence[type[PeerError]]) -> str:
-    return " ".join(f"{each.code}: {(each.__doc__ or '').strip().splitlines()[0]}" for each in refusals)
+def _words(refusals: Sequence[type[PeerError]]) -> Text:
+    """What each status means; the page translates the sentences one by one."""
+    first_lines = [(each.__doc__ or "").strip().partition("\n")[0] for each in refusals]
+    return joined(
+        (text("{code}: {words}", each.code, line) for each, line in zip(refusals, first_lines, strict=True)), " "
+    )
 
 
 def _file(kind: str) -> Described:

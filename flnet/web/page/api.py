@@ -4,15 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial, reduce
 from typing import Any
 
 from quart import Response
 
+from flnet.text import Text, text
 from flnet.web.api.openapi import describe
 from flnet.web.formatting import one_line
 from flnet.web.page.frame import show
 from flnet.web.routes import Pages
 
+PLACES = {"path": text("path"), "query": text("query"), "body": text("body"), "answer": text("answer")}
+TYPES = {
+    "string": text("string"),
+    "integer": text("integer"),
+    "number": text("number"),
+    "boolean": text("boolean"),
+    "object": text("object"),
+    "null": text("null"),
+}
 pages = Pages()
 Described = Mapping[str, Any]
 
@@ -76,17 +87,17 @@ def _endpoint(parts: Described, path: str, method: str, operation: Described) ->
         anchor=f"{method}{path}".replace("{", "").replace("}", "").replace("/", "-"),
         summary=operation["summary"],
         types=", ".join(content),
-        fields=(*map(_parameter, operation["parameters"]), *_body_fields(parts, content, "body")),
-        answers=tuple((status, one_line(answer["description"], 300)) for status, answer in answers.items()),
-        gives=tuple(_body_fields(parts, good["content"], "answer")),
+        fields=(*map(_parameter, operation["parameters"]), *_body_fields(parts, content, PLACES["body"])),
+        answers=tuple((status, answer["description"]) for status, answer in answers.items()),
+        gives=tuple(_body_fields(parts, good["content"], PLACES["answer"])),
     )
 
 
 def _parameter(parameter: Described) -> FieldView:
     return FieldView(
         parameter["name"],
-        parameter["in"],
-        parameter["schema"]["type"],
+        PLACES[parameter["in"]],
+        TYPES[parameter["schema"]["type"]],
         parameter.get("required", False),
         parameter["description"],
     )
@@ -100,25 +111,32 @@ def _body_fields(parts: Described, content: Described, place: str) -> Sequence[F
 def _fields(parts: Described, schema: Described, place: str) -> Iterator[FieldView]:
     schema = _resolved(parts, schema)
     if schema.get("type") == "array":
-        schema, place = _resolved(parts, schema["items"]), f"{place}, each"
+        schema, place = _resolved(parts, schema["items"]), text("{place}, each", place)
     required = schema.get("required", ())
     for name, field_schema in schema.get("properties", {}).items():
         what_for = field_schema.get("description") or _resolved(parts, field_schema).get("description")
-        is_required = name in required and place == "body"
-        yield FieldView(name, place, _kind(parts, field_schema), is_required, one_line(what_for, 500))
+        paragraph = one_line((what_for or "").partition("\n\n")[0], 500)
+        is_required = name in required and place == PLACES["body"]
+        yield FieldView(name, place, _kind(parts, field_schema), is_required, paragraph)
 
 
 def _kind(parts: Described, schema: Described) -> str:
-    """The type of a value in words: "integer", "list of strings", "string or null"."""
+    """The type of a value in words: "integer", "list of string", "string or null"."""
     schema = _resolved(parts, schema)
     if "enum" in schema:
-        return " | ".join(map(str, schema["enum"]))
+        return text("one of {names}", " | ".join(map(str, schema["enum"])))
     if "anyOf" in schema:
-        return " or ".join(dict.fromkeys(_kind(parts, option) for option in schema["anyOf"]))
-    stated = schema.get("type", "anything")
+        return reduce(_either, dict.fromkeys(map(partial(_kind, parts), schema["anyOf"])))
+    stated = schema.get("type")
+    if isinstance(stated, list):
+        return reduce(_either, (_kind(parts, {"type": each}) for each in stated))
     if stated == "array":
-        return f"list of {_kind(parts, schema.get('items', {}))}"
-    return " or ".join(stated) if isinstance(stated, list) else str(stated)
+        return text("list of {kind}", _kind(parts, schema.get("items", {})))
+    return TYPES[stated] if stated else text("anything")
+
+
+def _either(first: str, second: str) -> Text:
+    return text("{first} or {second}", first, second)
 
 
 def _resolved(parts: Described, schema: Described) -> Described:

@@ -38,7 +38,7 @@ def test_fields_are_named_with_their_types() -> None:
         ("trainerId", "string", True),
         ("rounds", "integer or null", False),
         ("hyper", "list of number", False),
-        ("form", "safetensors | json", False),
+        ("form", "one of safetensors | json", False),
         ("any", "anything", False),
     ]
     assert (trigger.types, trigger.fields[0].what_for) == ("text/csv, application/json", "which job")
