@@ -115,16 +115,15 @@ def _fields(parts: Described, schema: Described, place: str) -> Iterator[FieldVi
     required = schema.get("required", ())
     for name, field_schema in schema.get("properties", {}).items():
         what_for = field_schema.get("description") or _resolved(parts, field_schema).get("description")
-        paragraph = one_line((what_for or "").partition("\n\n")[0], 500)
         is_required = name in required and place == PLACES["body"]
-        yield FieldView(name, place, _kind(parts, field_schema), is_required, paragraph)
+        yield FieldView(name, place, _kind(parts, field_schema), is_required, one_line(what_for, 500))
 
 
 def _kind(parts: Described, schema: Described) -> str:
     """The type of a value in words: "integer", "list of string", "string or null"."""
     schema = _resolved(parts, schema)
     if "enum" in schema:
-        return text("one of {names}", " | ".join(map(str, schema["enum"])))
+        return text("one of {names}", " | ".join(str(each) or '""' for each in schema["enum"]))
     if "anyOf" in schema:
         return reduce(_either, dict.fromkeys(map(partial(_kind, parts), schema["anyOf"])))
     stated = schema.get("type")

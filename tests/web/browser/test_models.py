@@ -86,6 +86,15 @@ def test_every_view_fits_a_phone_and_breaks_no_rule_of_accessibility(learnt: Rea
         check_looks(page)
 
 
+@pytest.mark.parametrize("language", ["en", "es"])
+def test_pages_of_descriptions_do_too_in_both_languages(learnt: RealNode, visit: Open, language: str) -> None:
+    page = visit(learnt, locale=language)
+    for path in ("/view/settings", "/view/settings?change=wire", "/view/api"):
+        page.goto(f"http://127.0.0.1:{learnt.port}{path}")
+        expect(page.locator("html")).to_have_attribute("lang", language)
+        check_looks(page)
+
+
 # Predictions.
 
 
