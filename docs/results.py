@@ -355,7 +355,7 @@ PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
         draw_rounds,
     ),
     "central-or-federated/accuracy": (
-        "CIFAR-10: nodes that average, and all photographs in one place",
+        "CIFAR-10: how accuracy rises with the passes over the photographs",
         draw_central,
     ),
     "one-hostile-node": ("One hostile node of five: the mean can fail, other rules lose less", draw_hostile),
