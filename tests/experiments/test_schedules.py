@@ -86,7 +86,9 @@ def test_models_sent_and_spread_are_those_of_the_topology(topology: str, models:
 
 
 def test_segments_learn_what_a_mesh_learns_to_the_last_bit() -> None:
-    assert outcome("segments", nodes=5).figures == outcome("mesh", nodes=5).figures
+    mesh = dict(outcome("mesh", nodes=5).figures)
+    del mesh["after.weight"]  # in segments, no node sees the weight of a whole update
+    assert outcome("segments", nodes=5).figures == mesh
 
 
 def test_the_spread_is_the_distance_from_the_mean() -> None:
