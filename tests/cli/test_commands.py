@@ -4,9 +4,10 @@ import json
 from collections.abc import Callable
 
 import pytest
+from click.shell_completion import ShellComplete
 from click.testing import Result
 
-from flnet.cli.commands import COMMANDS, exit_code
+from flnet.cli.commands import COMMANDS, cli, exit_code
 from flnet.errors import FlnetError, PeerRefused, PeerTimeout, PeerUnreachable, SettingsError, StartError
 from flnet.rounds.settings import Rules
 from tests.cli.fake_node import FakeNode, job, measured, record
@@ -265,3 +266,18 @@ def test_watch_for_scripts(ask: Run, fake_node: FakeNode) -> None:
     shown = ask("watch", "--json", "--after", "6")
     assert [json.loads(line)["id"] for line in shown.stdout.splitlines()] == [7, 8]
     assert fake_node.headers[-1]["Last-Event-ID"] == "6"
+
+
+@pytest.mark.parametrize(
+    ("words", "begun", "completed"),
+    [
+        ((), "tra", ["train"]),
+        (("export", "MNIST", "--format"), "o", ["onnx"]),
+        (("history", "MNIST"), "--la", ["--last"]),
+    ],
+)
+def test_shells_complete_commands_options_and_choices(
+    words: tuple[str, ...], begun: str, completed: list[str]
+) -> None:
+    shell = ShellComplete(cli, {}, "flnet", "_FLNET_COMPLETE")
+    assert [item.value for item in shell.get_completions(list(words), begun)] == completed
