@@ -11,19 +11,31 @@ import httpx
 import pytest
 
 from tests.datasets.own_files import csv_file, two_clouds
-from tests.processes.harness import Harness, RealNode, harness, until
+from tests.processes.harness import Harness, PinnedHarness, RealNode, harness, until
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.slow
 SECRET = "a secret of both nodes, long enough"
 
 
-@pytest.fixture(scope="module")
-def mesh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
-    with harness(tmp_path_factory.mktemp("own")) as h:
-        for _ in range(2):
-            h.start(TRAINERS="MULTI_LABEL", TRAINERS_PATH="", DATA_SHARD="1/1", MESH_KEY=SECRET)
-        yield h
+SETTINGS = {"TRAINERS": "MULTI_LABEL", "TRAINERS_PATH": "", "DATA_SHARD": "1/1"}
+
+
+@pytest.fixture(scope="module", params=["keyed", pytest.param("pinned", marks=pytest.mark.long)])
+def mesh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Harness]:
+    if request.param == "keyed":
+        with harness(tmp_path_factory.mktemp("own")) as h:
+            for _ in range(2):
+                h.start(**SETTINGS, MESH_KEY=SECRET)
+            yield h
+        return
+    pinned = PinnedHarness(tmp_path_factory.mktemp("own"))
+    try:
+        for index in range(2):
+            pinned.start(**SETTINGS, TRUSTED_PEERS=pinned.mark(1 - index))
+        yield pinned
+    finally:
+        pinned.stop()
 
 
 def upload(node: RealNode, path: str, file: Path, **fields: str) -> httpx.Response:
