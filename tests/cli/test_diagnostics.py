@@ -188,7 +188,7 @@ def test_the_doctor_sees_how_many_pictures_keep_their_side_and_a_damaged_split(f
     rows, labels = np.arange(90).reshape(30, 3), np.arange(30) % 2
     kept = split_by_folders(path, rows, labels, ["test"] * 15 + ["train"] * 15, shares, 0).kept
     assert kept > 5
-    assert f"PETS: {kept} images keep the side" in flnet("doctor", "--state-path", str(state)).output
+    assert f"PETS: {kept} rows keep the side" in flnet("doctor", "--state-path", str(state)).output
     path.write_bytes(b"PK")
     shown = flnet("doctor", "--state-path", str(state))
     assert shown.exit_code == 1

@@ -31,6 +31,7 @@ from flnet.compute.channel import (
 )
 from flnet.compute.verbs import (
     VERBS,
+    ConfusionRequest,
     DiagnoseRequest,
     EvaluateRequest,
     ExportRequest,
@@ -95,6 +96,7 @@ REQUESTS = [
     PersonaliseRequest(MODEL, HYPER, 1, split="validation"),
     EvaluateRequest(MODEL),
     EvaluateRequest(MODEL, "validation"),
+    ConfusionRequest(MODEL),
     PredictRequest(MODEL, np.ones((2, 3), np.float32)),
     PredictRequest(MODEL, b"picture"),
     DiagnoseRequest(MODEL),

@@ -15,6 +15,7 @@ from pydantic import TypeAdapter
 
 from flnet import __version__
 from flnet.errors import PeerError, SignInNeeded, TooManyRequests
+from flnet.protocol.messages import LAST_ROUND
 from flnet.text import Text, joined, text
 from flnet.web.api import (
     data_import,
@@ -40,6 +41,7 @@ _VARIABLES = {  # of paths
     "digest": "digest of a model, or the beginning of one if it is unique",
     "round": "number of a round",
 }
+_PATHS: Mapping[str, Described] = {"round": {"type": "integer", "minimum": 0, "maximum": LAST_ROUND}}
 _QUERIES: Mapping[str, Described] = {  # schemas of those that are not any text
     "last": {"type": "integer", "minimum": 1, "maximum": 999_999_999},
     "format": {"type": "string", "pattern": "^(safetensors|onnx|folder|html)(-common|-personal)?$"},
@@ -135,7 +137,7 @@ def _parameters(endpoint: Endpoint) -> list[Described]:
             "in": "path",
             "required": True,
             "description": _VARIABLES[name],
-            "schema": {"type": "string"},
+            "schema": _PATHS.get(name, {"type": "string"}),
         }
         for name in VARIABLE.findall(endpoint.rule)
     ]
