@@ -34,7 +34,9 @@ from flnet.simulation.search import broken_by, drawn, play
 from tests.simulation.helpers import first_of, idle, play_round, seeds
 
 A, B = PeerId("n00"), PeerId("n01")
-MORE_IN_SEGMENTS = (2, 3, 4, 5, 14, 16, 17, 18, 30, 32, 36, 43, 50, 52, 68, 98, 113, 114, 160, 213)
+# Not 114, which still does: a node that a start of the hostile one led into another era of rounds is a second fault there,
+# and five members bear with one.
+MORE_IN_SEGMENTS = (2, 3, 4, 5, 14, 16, 17, 18, 30, 32, 36, 43, 50, 52, 68, 98, 113, 160, 213)
 
 
 def prepared() -> HostilePlay:
