@@ -26,7 +26,17 @@ from tests.trainers.test_chest_x_ray import packed
 from trainers._own import make_own
 
 QUICK = ("MNIST_3_7", "words")
-SLOW = ("MNIST", "CIFAR10_SMALL", "MULTI_LABEL", "images", "number", "table", "rgb", "linear images")
+SLOW = (
+    "MNIST",
+    "CIFAR10_SMALL",
+    "CIFAR10_HEADS",
+    "MULTI_LABEL",
+    "images",
+    "number",
+    "table",
+    "rgb",
+    "linear images",
+)
 KERAS = ("CIFAR10", "CHEST_X_RAY_PNEUMONIA")
 HOSTILE = "</script><script>document.title='x'</script>"
 COLOURS = ["red", "green, pale", HOSTILE]
@@ -71,6 +81,10 @@ def made_here(name: str, folder: Path) -> Trainer:
             from trainers import CIFAR10_SMALL
 
             return CIFAR10_SMALL.make_trainer(TrainerSettings(npz(folder / "data"), folder / "state"))
+        case "CIFAR10_HEADS":
+            from trainers import CIFAR10_HEADS
+
+            return CIFAR10_HEADS.make_trainer(TrainerSettings(npz(folder / "data"), folder / "state"))
         case "CIFAR10":
             from trainers import CIFAR10
 
