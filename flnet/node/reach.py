@@ -13,7 +13,7 @@ from flnet.text import text
 SILENCE_S = 60.0
 
 
-class Reach:
+class Reachability:
     """When each of the other nodes last called this one."""
 
     def __init__(self, now: Callable[[], float]) -> None:

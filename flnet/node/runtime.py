@@ -36,7 +36,7 @@ from flnet.node.model_service import ModelService
 from flnet.node.own_trainers import OwnTrainers
 from flnet.node.peer_infos import Distances, PeerInfos
 from flnet.node.performer import Answered, Performer
-from flnet.node.reach import Reach
+from flnet.node.reach import Reachability
 from flnet.node.round_history import PeerHistory, RoundHistory
 from flnet.node.schedules import Schedules
 from flnet.node.trust import Introductions, Trust
@@ -133,7 +133,7 @@ class NodeRuntime:
         """
         self.me: Peer = core.me
         self.core = core
-        self.feed, self._reach = EventLog(time.time), Reach(time.monotonic)
+        self.feed, self._reachability = EventLog(time.time), Reachability(time.monotonic)
         self._log_store = EventLogStore(self.feed, store)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._registry, self.studies, self._buffers = registry, service, buffers
@@ -296,7 +296,7 @@ class NodeRuntime:
             "peers": list(peers),
             "version": flnet.__version__,
             **({"machine": self.machine} if self.machine else {}),
-            **({"unreached": unreached} if (unreached := self._reach.why_not(self.me.port)) else {}),
+            **({"unreached": unreached} if (unreached := self._reachability.why_not(self.me.port)) else {}),
             **changing,
         }
 
@@ -362,7 +362,7 @@ class NodeRuntime:
         event = self.checks.admit(packet.message, event, caller_ip)
         check_trusted(self.trust, packet.message, event, signer, self.me.id, caller_ip)
         if isinstance(packet.message, Announce | Probe | JobMessage):
-            self._reach.called(packet.message.i_am.id)
+            self._reachability.called(packet.message.i_am.id)
         self.imports.check_round(trainer, event)
         for contact in self.core.contacts(packet):
             self.deliver(None, contact)
@@ -381,7 +381,7 @@ class NodeRuntime:
     async def _handle(self, owner: TrainerId | None, event: Event) -> Answered:
         owned = self.core.hear(owner, event)
         if owner is None:
-            self._reach.count(self.core.members.alive)
+            self._reachability.count(self.core.members.alive)
         self._history.note(owner, event)
         if self.leave_one_out.is_on:
             self.leave_one_out.note()

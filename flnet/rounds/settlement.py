@@ -71,14 +71,14 @@ class Settlement:
         """The contributors, once they are settled."""
         return self._vote.settled
 
-    def settle(self, is_settled: Callable[[str], bool]) -> None:
+    def settle(self, is_settled: Callable[[Contributors], bool]) -> None:
         """Take for settled what a member accepted and others know to be settled.
 
         Args:
-            is_settled: whether they do, of a set with this digest.
+            is_settled: whether they do, of a set.
         """
         for contributors in sorted(self._vote.accepted_by_any) if self.settled is None else ():
-            if is_settled(digest_of(contributors)):
+            if is_settled(contributors):
                 self._vote.settle(contributors)
 
     def accept_all(self) -> list[Effect]:

@@ -20,7 +20,7 @@ from flnet.protocol.updates import Update
 from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.segment_disputes import Dispute, ToldUpdates, roots_in, wrong_results
 from flnet.rounds.segmented_sum import TURNS, SegmentedSum
-from flnet.rounds.settlement import PAUSE, VOTES, Settlement, VotePart
+from flnet.rounds.settlement import PAUSE, VOTES, Settlement, VotePart, digest_of
 from flnet.text import text
 
 # Of the patience: how long who holds all waits for others that still download, before it leads the vote. Where members
@@ -166,13 +166,21 @@ class VotedSegments(SegmentedSum):
             self.failure = text("the nodes did not agree in time on whose updates are averaged")
         return [] if self.failure else self._wait()
 
-    def _is_averaged(self, contributors: str) -> bool:
-        """Whether an honest member states results of contributors with this digest, which it does once they are settled.
+    def _is_averaged(self, contributors: Contributors) -> bool:
+        """Whether honest members state results of these contributors, which they do once these are settled.
 
-        Who comes late may not hear of a quorum any more: members may have forgotten that they were in it.
+        Who comes late may not hear of a quorum any more: members may have forgotten that they were in it. The word of one
+        member is not enough where there are others that could say the same, and none is heard on who is no member, or on
+        an update of which this node was told something else.
         """
-        states = [self._results.stated_by(peer) for peer in self.ring.order]
-        return sum(any(part.contributors == contributors for part in parts) for parts in states) > self.liars
+        members, of = self.ring.order, digest_of(contributors)
+        is_known = {peer for peer, _ in contributors} <= set(members)
+        fits = self.liars or all(self._roots.get(peer, root) == root for peer, root in contributors)
+        if not (contributors and is_known and fits):
+            return False
+        states = [self._results.stated_by(peer) for peer in members]
+        tellers = sum(any(part.contributors == of for part in parts) for parts in states)
+        return tellers > max(self.liars, min(1, len(members) - 3))
 
     def _held(self) -> Contributors:
         peers = self._updates.keys() - self._distrusted

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flnet.node.reach import SILENCE_S, Reach
+from flnet.node.reach import SILENCE_S, Reachability
 
 
 class Clock:
@@ -20,7 +20,7 @@ def clock() -> Clock:
 
 
 def test_who_is_alone_or_has_just_met_the_others_is_not_out_of_reach(clock: Clock) -> None:
-    reach = Reach(clock)
+    reach = Reachability(clock)
     reach.count([])
     clock.now = 1000.0
     assert reach.why_not(4000) == ""
@@ -30,7 +30,7 @@ def test_who_is_alone_or_has_just_met_the_others_is_not_out_of_reach(clock: Cloc
 
 
 def test_who_is_called_by_nobody_for_a_minute_is_out_of_reach_until_one_calls(clock: Clock) -> None:
-    reach = Reach(clock)
+    reach = Reachability(clock)
     reach.count(["a", "b"])
     clock.now += SILENCE_S
     words = "no other node has called this one at port 4000 for a minute, though 2 answer it: a firewall"
@@ -44,7 +44,7 @@ def test_who_is_called_by_nobody_for_a_minute_is_out_of_reach_until_one_calls(cl
 
 
 def test_calls_of_strangers_do_not_count_and_take_no_memory(clock: Clock) -> None:
-    reach = Reach(clock)
+    reach = Reachability(clock)
     reach.count(["a"])
     clock.now += SILENCE_S
     for stranger in range(1000):

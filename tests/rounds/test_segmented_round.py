@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
+from pydantic import ValidationError
 
 from flnet.algorithms.topology import Topology
 from flnet.errors import ParamsRefused
@@ -146,11 +148,11 @@ CONTRIBUTORS = ((PeerId("a"), "1" * 64), (PeerId("c"), "2" * 64))
 
 
 @pytest.mark.parametrize("first", ["acceptance", "results"])
-@pytest.mark.parametrize(("topology", "tellers"), [("segments", "c"), ("segments:3", "cd")])
+@pytest.mark.parametrize(("topology", "tellers"), [("segments", "cd"), ("segments:3", "cd")])
 def test_who_states_results_knows_what_was_settled_also_where_members_forgot_that_they_accepted_it(
     topology: str, tellers: str, first: str
 ) -> None:
-    """Of four members one accepts: no quorum. With three owners one member may lie, so that two have to state results."""
+    """Of four members one accepts: no quorum. One member may lie, so that two have to state results."""
     node, round = opened(topology), key(0, "b")
     accepts = [("a", AcceptPart(group="0" * 64, ballot=3, contributors=dict(CONTRIBUTORS)))]
     result = SegmentResult(segment=0, digest="3" * 64)
@@ -172,4 +174,18 @@ def test_results_of_other_contributors_settle_nothing() -> None:
             contributors=digest_of(CONTRIBUTORS[:1]), results=(SegmentResult(segment=0, digest="3" * 64),)
         )
         node.hear(PartReceived(PeerId(name), round, 0, wrong))
+    assert settled(node) is None
+
+
+@pytest.mark.parametrize("contributors", [{}, {"x": "1" * 64}, {"a": "1" * 64, "x": "2" * 64}])
+def test_results_of_nobody_or_of_who_is_no_member_settle_nothing(contributors: dict[str, str]) -> None:
+    node, round = opened("segments"), key(0, "b")
+    digest = digest_of(tuple((PeerId(name), contributors[name]) for name in sorted(contributors)))
+    for name in ("a", "c", "d"):
+        result = SumPart(contributors=digest, results=(SegmentResult(segment=0, digest="3" * 64),))
+        node.hear(PartReceived(PeerId(name), round, 0, result))
+    with suppress(ValidationError):
+        node.hear(
+            PartReceived(PeerId("a"), round, 0, AcceptPart(group="0" * 64, ballot=3, contributors=contributors))
+        )
     assert settled(node) is None
