@@ -175,7 +175,8 @@ class Traffic:
 class RoundHistory:
     """Measures rounds while they are open, and finds their records later.
 
-    What was measured is saved with a record, so that it outlives the bounded counters.
+    What was measured is saved with a record, so that it outlives the bounded counters. A request that is made after the
+    last save of a record is counted in memory only.
     """
 
     def __init__(self, core: NodeCore, store: Store, now: Callable[[], float] = time.monotonic) -> None:

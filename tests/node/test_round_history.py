@@ -72,6 +72,11 @@ def numbers(records: Sequence[Mapping[str, Any]]) -> list[int]:
     return [record["round"] for record in records]
 
 
+def but_messages(records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The records without their count of requests: one that is made after the last save is counted in memory only."""
+    return [{name: value for name, value in record.items() if name != "messages"} for record in records]
+
+
 @pytest.fixture
 def store() -> Spied:
     return Spied()
@@ -101,7 +106,7 @@ async def test_the_newest_come_from_memory_and_all_of_them_from_the_store(mesh: 
     assert numbers(await node.records(MNIST_3_7)) == [0, 1, 2]
     assert numbers(await node.records(MNIST_3_7, 3)) == [0, 1, 2]
     assert store.asked == asked + 2
-    assert await node.records(MNIST_3_7) == await store.records(MNIST_3_7)
+    assert but_messages(await node.records(MNIST_3_7)) == but_messages(await store.records(MNIST_3_7))
     with pytest.raises(UnknownTrainer):
         await node.records(TrainerId("NONE"))
 
@@ -114,7 +119,7 @@ async def test_seconds_and_bytes_are_saved_and_known_after_a_restart(mesh: Mesh,
     await node.stop()
     await mesh.add("b", Linear(2.0), ("a",), store=store)
     await mesh.full()
-    assert list(mesh.nodes["b"].history(MNIST_3_7)) == [record]
+    assert but_messages(mesh.nodes["b"].history(MNIST_3_7)) == but_messages([record])
 
 
 async def test_without_the_store_what_is_held_is_told(mesh: Mesh, store: Spied) -> None:
