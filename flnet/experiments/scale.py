@@ -13,12 +13,14 @@ from functools import cache
 
 from flnet.algorithms.topology import Topology
 from flnet.node.outbox import IN_FLIGHT
+from flnet.protocol.segments import SegmentsMessage
 from flnet.simulation.links import LINKS, Link
 from flnet.simulation.network import FETCHED
 from flnet.simulation.scale import LinkedCluster, RoundFigures, places_of
 
 MODEL_BYTES = 40_000_000
 MEASURED_SIZES = (8, 16)  # of the meshes that show how large messages are
+SUM = f"{SegmentsMessage.path} sum"  # a message that tells what was made of a segment
 ROUND_TRIPS, VOTED = 3, 4  # start, (vote,) offers, accuracies; with a vote also the sums of each owner
 
 
@@ -61,14 +63,16 @@ def calculated(case: Case, downloads: int | None = None) -> RoundFigures:
     """What a round takes at least, and the traffic of a node in the mean."""
     link, topology, others = LINKS[case.link], Topology.read(case.topology), case.nodes - 1
     kinds = dict(messages(case.topology, case.nodes))
-    transfers, heads = kinds[FETCHED]
-    volume = transfers * case.model_bytes / (case.nodes if topology.kind == "segments" else 1)
-    kinds[FETCHED] = transfers, heads + volume
+    transfers = kinds[FETCHED][0]
+    each_bytes = case.model_bytes / (case.nodes if topology.kind == "segments" else 1)
+    for kind, count in _with_params(topology, kinds).items():
+        kinds[kind] = kinds[kind][0], kinds[kind][1] + count * each_bytes
+    volume = sum(_with_params(topology, kinds).values()) * each_bytes
     passed = sum(size for _, size in kinds.values())
     round_trip = 4 * link.latency
     sums = topology.copies if topology.kind == "segments" else 0
     turns = ((VOTED if sums else ROUND_TRIPS) + sums) * max(1.0, others / IN_FLIGHT)
-    each = volume / max(transfers, 1) / min(link.up, link.down)
+    each = each_bytes / min(link.up, link.down)
     waits = max(
         0.0,
         transfers / (downloads or places_of(topology)) * (round_trip + each) - volume / min(link.up, link.down),
@@ -99,14 +103,21 @@ def _extended(small: tuple[float, float], large: tuple[float, float], nodes: int
     return count, count * each
 
 
+def _with_params(topology: Topology, kinds: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
+    """How many requests of a node bring an update, a model or a segment of one, by kind of request."""
+    brings = [FETCHED, *([SUM] if topology.kind == "segments" and topology.copies == 1 else [])]
+    return {kind: kinds[kind][0] for kind in brings}
+
+
 @cache
 def _measured(topology: str, size: int) -> Mapping[str, tuple[float, float]]:
     """By simulation on links so fast that nobody waits for the vote, less the parameters."""
     case = Case(topology, "lan", size, 8 * 1024 * 1024)
-    kinds = dict(simulated(case, downloads=size).kinds)
-    count, passed = kinds[FETCHED]
-    of_params = case.model_bytes / (size if Topology.read(topology).kind == "segments" else 1)
-    return {**kinds, FETCHED: (count, passed - count * of_params)}
+    kinds, read = dict(simulated(case, downloads=size).kinds), Topology.read(topology)
+    of_params = case.model_bytes / (size if read.kind == "segments" else 1)
+    return kinds | {
+        kind: (count, kinds[kind][1] - count * of_params) for kind, count in _with_params(read, kinds).items()
+    }
 
 
 def agreement(case: Case) -> Sequence[float]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from flnet.experiments.plots import save
-from flnet.experiments.scale import MODEL_BYTES, Case, calculated, simulated
+from flnet.experiments.scale import MODEL_BYTES, Case, calculated, messages, simulated
 from flnet.simulation.links import LINKS
 from flnet.simulation.network import FETCHED
 from flnet.simulation.scale import RoundFigures
@@ -109,7 +109,8 @@ def _kinds_table(known: Known) -> Sequence[str]:
     columns = [(nodes, topology) for topology in TOPOLOGIES[:2] for nodes in SIZES[2:]]
     lines += ["| kind | " + " | ".join(f"{topology}, {nodes} nodes" for nodes, topology in columns) + " |"]
     lines += ["| --- |" + " --- |" * len(columns)]
-    made = [calculated(Case(topology, LARGEST_LINK, nodes)).kinds for nodes, topology in columns]
+    made = [messages(topology, nodes) for nodes, topology in columns]
+    whole = [calculated(Case(topology, LARGEST_LINK, nodes)).kinds for nodes, topology in columns]
     for kind in sorted({kind for kinds in made for kind in kinds} - {FETCHED}):
         cells = [
             f"{_brief(each[kind][1] / 1e3)} ({_brief(each[kind][0])})" if kind in each else "-" for each in made
@@ -117,7 +118,7 @@ def _kinds_table(known: Known) -> Sequence[str]:
         lines.append(f"| {kind} | " + " | ".join(cells) + " |")
     sums = [sum(passed for kind, (_, passed) in kinds.items() if kind != FETCHED) for kinds in made]
     lines.append("| sum, MB | " + " | ".join(_brief(each / 1e6) for each in sums) + " |")
-    shares = [each / sum(passed for _, passed in kinds.values()) for each, kinds in zip(sums, made, strict=True)]
+    shares = [each / sum(passed for _, passed in kinds.values()) for each, kinds in zip(sums, whole, strict=True)]
     lines.append("| share of all bytes | " + " | ".join(f"{100 * share:.2g} %" for share in shares) + " |")
     return (*lines, "")
 

@@ -144,7 +144,7 @@ class NodeCore:
         """
         job = self.job(message.trainer_id)
         if job.held.model is not None and packet.params is not None and not isinstance(message, VerticalMessage):
-            (job.update_schema if isinstance(message, ModelParams) else job.held.schema).conform(packet.params)
+            job.form_of(message).conform(packet.params)
         raise NotAnnounced(message.sender)
 
     def hear(self, owner: TrainerId | None, event: Event) -> list[Owned]:

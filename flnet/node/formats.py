@@ -33,7 +33,6 @@ from flnet.protocol.messages import (
     Announce,
     JobMessage,
     Message,
-    ModelParams,
     Packet,
     Trigger,
 )
@@ -109,11 +108,11 @@ class BodyFormats:
         if header.specs and isinstance(trainer, str):
             job = self._core.job(trainer)
             if job.held.model is not None and path != VerticalMessage.path:
+                message = KINDS[path].read(header.fields) if path in KINDS else None
                 try:
-                    header.check(job.update_schema if path == ModelParams.path else job.held.schema)
+                    header.check(job.form_of(message) if isinstance(message, JobMessage) else job.held.schema)
                 except ParamsRefused:
                     # An option that differs, such as the size of a layer, tells more than a shape.
-                    message = KINDS[path].read(header.fields) if path in KINDS else None
                     if isinstance(message, JobMessage):
                         must_agree(job.settings, message.sender, message.agreement)
                     raise
@@ -126,13 +125,17 @@ class BodyFormats:
         def decode() -> Packet:
             packet = codec.decode(kind, body)
             message = packet.message
-            schema = self._schema(message.trainer) if isinstance(message, JobMessage) else None
-            if schema is not None and isinstance(message, ModelParams):
-                schema = self._core.job(message.trainer).update_schema
-            if packet.params is None or schema is None or isinstance(message, VerticalMessage):
+            if (
+                packet.params is None
+                or not isinstance(message, JobMessage)
+                or isinstance(message, VerticalMessage)
+            ):
+                return packet
+            if self._schema(message.trainer) is None:
                 return packet
             try:
-                return replace(packet, params=schema.conform(packet.params))
+                form = self._core.job(message.trainer).form_of(message)
+                return replace(packet, params=form.conform(packet.params))
             except ParamsRefused:  # the job says so, after all that it looks at first
                 return packet
 

@@ -137,7 +137,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
         case SecureSumMessage() as m:
             return m.trainer, PartReceived(m.sender, _key_of(m), m.attempt, m.part, _stated(m), m.choice)
         case SegmentsMessage() as m:
-            return m.trainer, PartReceived(m.sender, _key_of(m), 0, m.part, _stated(m), m.choice)
+            return m.trainer, PartReceived(m.sender, _key_of(m), 0, m.part, _stated(m), m.choice, packet.params)
         case VerticalMessage() as m:
             said = (m.session, m.number, m.parts, packet.params or Params(), m.federated_learning_params)
             return m.trainer, VerticalReceived(m.sender, _key_of(m), *said)

@@ -108,16 +108,25 @@ OTHER_KEY = text("its answer names another key than the one that signed it")
 
 
 def goes_along(
-    message: Message, params: Params | None, accepts: frozenset[str], push_bytes: int = PUSH_BYTES
+    message: Message, params: Params | None, accepts: frozenset[str], push_bytes: int | None = None
 ) -> bool:
     """Whether the parameters are sent with the message.
 
-    A peer that only supports the thesis' JSON gets all of them. Others get the digest of a start or a claim, because
-    they usually hold that model already; an update is new to all of them.
+    A peer that only supports the thesis' JSON gets all of them, but for segments, of which the thesis knows nothing. Others
+    get the digest of a start or a claim, because they usually hold that model already; an update is new to all of them, and
+    so is a segment of an average.
+
+    Args:
+        push_bytes: larger ones are fetched; None for PUSH_BYTES of an update, and any number of a segment: all need it at
+            once, so that nobody would wait for room.
     """
-    if params is None or SAFETENSORS not in accepts or isinstance(message, VerticalMessage):
+    if params is None or isinstance(message, VerticalMessage):
         return True
-    return isinstance(message, ModelParams) and params.nbytes <= push_bytes
+    if isinstance(message, SegmentsMessage):
+        return SAFETENSORS in accepts and (push_bytes is None or params.nbytes <= push_bytes)
+    if SAFETENSORS not in accepts:
+        return True
+    return isinstance(message, ModelParams) and params.nbytes <= (PUSH_BYTES if push_bytes is None else push_bytes)
 
 
 class SendingPlaces:

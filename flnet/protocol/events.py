@@ -279,7 +279,7 @@ class RoundAnswered(Event):
 
 @dataclass(frozen=True)
 class PartReceived(Event):
-    """A peer sent a part of the conversation of a secure sum; see `flnet.protocol.secure_sum`."""
+    """A peer sent a part of the conversation of a secure sum, or about segments; see `flnet.protocol`."""
 
     peer: PeerId
     key: RoundKey
@@ -287,6 +287,7 @@ class PartReceived(Event):
     part: SecurePart
     agreement: Mapping[str, str] | None = field(default=None, compare=False)
     choice: ChoiceMessage | None = None
+    params: Params | None = field(default=None, compare=False)  # the segment whose result it states
 
 
 @dataclass(frozen=True)

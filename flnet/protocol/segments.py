@@ -10,8 +10,10 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
+from flnet.errors import ParamsRefused
 from flnet.params.arithmetic import Squares
-from flnet.params.params import Digest, PeerId
+from flnet.params.params import Digest, PeerId, Schema
+from flnet.params.segments import Segments
 from flnet.protocol.messages import (
     MAX_PEERS,
     ChoiceMessage,
@@ -31,6 +33,7 @@ from flnet.protocol.secure_sum import (
     SegmentDigest,
 )
 from flnet.protocol.updates import Contribution, RoundKey
+from flnet.text import text
 
 _FIRST = "flnet segment, version 1"  # so that no signature made for something else is taken for one
 
@@ -137,11 +140,14 @@ AnySegmentPart = Annotated[
 class SegmentsMessage(JobMessage):
     """POST /training/segments: one part of the conversation about the segments of a round.
 
+    A `SumPart` that states the result of one segment may bring it: a request less than if it is downloaded.
+
     Attributes:
         choice: of who trains and who sums, as the start had it, for who missed that.
     """
 
     path: ClassVar[str] = "/training/segments"
+    carries_params: ClassVar[bool] = True
 
     part: AnySegmentPart
     choice: ChoiceMessage | None = None
@@ -150,3 +156,22 @@ class SegmentsMessage(JobMessage):
     def key_of_round(self) -> RoundKey:
         """The round that it is about."""
         return RoundKey(self.round, PeerId(self.initiator or self.sender))
+
+    def form_of_segment(self, model: Schema) -> Schema:
+        """The form of the parameters beside it.
+
+        Args:
+            model: the form of the parameters that are cut into segments, one for each member.
+
+        Raises:
+            ParamsRefused: it does not say of which segment they are.
+        """
+        results = self.part.results if isinstance(self.part, SumPart) else ()
+        if self.choice is None or not self.choice.members or len(results) != 1:
+            raise ParamsRefused(text("expected parameters beside the result of one segment only"))
+        schemas = Segments(model, len(self.choice.members)).schemas
+        if results[0].segment >= len(schemas):
+            raise ParamsRefused(
+                text("segment {number} of {count} does not exist", results[0].segment, len(schemas))
+            )
+        return schemas[results[0].segment]

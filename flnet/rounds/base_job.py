@@ -53,7 +53,8 @@ from flnet.protocol.events import (
     TimerFired,
     WillingnessChanged,
 )
-from flnet.protocol.messages import HyperParams, Triggered
+from flnet.protocol.messages import HyperParams, JobMessage, ModelParams, Triggered
+from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.base_round import BaseRound, Parts
 from flnet.rounds.compatibility import obstacles
@@ -218,6 +219,19 @@ class BaseJob(ABC, Generic[R_co]):
         """The form of every update of a peer."""
         secure = self.settings.secure
         return self.held.schema if secure is None else self.held.masked_form(secure.bits)
+
+    def form_of(self, message: JobMessage) -> Schema:
+        """The form of the parameters that a peer sends with this message.
+
+        Raises:
+            ParamsRefused: it is not known, because the message says too little.
+        """
+        match message:
+            case ModelParams():
+                return self.update_schema
+            case SegmentsMessage():
+                return message.form_of_segment(self.held.schema)
+        return self.held.schema
 
     @property
     def screened_from(self) -> Params:

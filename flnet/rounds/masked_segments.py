@@ -22,7 +22,7 @@ from flnet.rounds.segment_ring import SegmentRing
 from flnet.rounds.segmented_sum import SegmentedSum
 
 Covers = Callable[[PeerId, Collection[PeerId]], bool]
-SendPart = Callable[[PeerId | None, SecurePart], list[Effect]]
+SendPart = Callable[[PeerId | None, SecurePart], list[Effect]]  # of the secure sum, which downloads segments
 
 
 class MaskedSegments(SegmentedSum):
@@ -47,7 +47,7 @@ class MaskedSegments(SegmentedSum):
         self._agreed: Contributors | None = None
         ring, segments = SegmentRing(key, list(group.members), copies), Segments(form, len(group.members))
 
-        def say(to: PeerId | None, part: SecurePart) -> list[Effect]:
+        def say(to: PeerId | None, part: SecurePart, params: Params | None) -> list[Effect]:
             assert isinstance(part, SumPart)  # the vote is that of the secure sum
             sums = tuple(SegmentDigest(segment=made.segment, digest=made.digest) for made in part.results)
             return send(to, AddedPart(group=group.id, contributors=part.contributors, sums=sums))

@@ -8,6 +8,7 @@ does not know that takes the average of the others.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Set
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -161,12 +162,22 @@ class SegmentedRound(VotedRound):
             self.vote_lost()
         return super().enter(opening, awaited, is_mine)
 
+    def part_received(self, event: PartReceived) -> list[Effect]:
+        """Handle a part of the conversation; see `VotedRound.part_received`.
+
+        Raises:
+            ParamsRefused: the segment beside it is not the one whose result it states.
+        """
+        if event.params is not None and self.sum is not None:
+            event = replace(event, params=self.sum.brought(event.part, event.params))
+        return super().part_received(event)
+
     def _take_part_of(self, event: PartReceived) -> list[Effect]:
         if self.sum is None:
             self._inbox.put_part(event)  # until it is known who takes part
             return []
         hurried = self.sum.hurry() if self.phase is Phase.GATHERING and not self.gathering.updates else []
-        effects = [*hurried, *self.sum.receive(event.peer, event.part)]
+        effects = [*hurried, *self.sum.receive(event.peer, event.part, event.params)]
         return [*effects, *self._name_disputed()] if self.record.digest is not None else effects
 
     def _name_disputed(self) -> list[Effect]:
@@ -187,8 +198,8 @@ class SegmentedRound(VotedRound):
     def _fields_of(self, part: SecurePart, attempt: int) -> dict[str, Any]:
         return {"part": part, "choice": self.choice}
 
-    def _say_part(self, to: PeerId | None, part: SecurePart) -> list[Effect]:
-        return self._send_part(None if to is None else (to,), 0, part)
+    def _say_part(self, to: PeerId | None, part: SecurePart, params: Params | None = None) -> list[Effect]:
+        return self._send_part(None if to is None else (to,), 0, part, params)
 
     def _repeat(self, peer: PeerId) -> list[Effect]:
         if self.sum is None:

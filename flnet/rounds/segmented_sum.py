@@ -23,11 +23,13 @@ from __future__ import annotations
 
 import hashlib
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from flnet.aggregation.screening import Bounds, common_base
 from flnet.aggregation.segments import Verdict, judged
+from flnet.errors import ParamsRefused
 from flnet.params.arithmetic import Squares
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.params.segments import Segments
@@ -38,7 +40,7 @@ from flnet.protocol.segments import Made, SegmentResult, SumPart
 from flnet.protocol.updates import RoundKey, Update, root_of
 from flnet.rounds.contributor_vote import Contributors
 from flnet.rounds.segment_downloads import SegmentDownloads
-from flnet.rounds.segment_results import SegmentResults
+from flnet.rounds.segment_results import MOST_SETS, SegmentResults
 from flnet.rounds.segment_ring import SegmentRing
 from flnet.rounds.settlement import digest_of
 from flnet.text import text
@@ -63,14 +65,14 @@ class SegmentedSum(ABC):
         patience: float,
         bounds: Bounds,
         held: Callable[[], Params],
-        send: Callable[[PeerId | None, SecurePart], list[Effect]],
+        send: Callable[[PeerId | None, SecurePart, Params | None], list[Effect]],
     ) -> None:
         """Args:
         segments: how parameters are cut.
         patience: seconds for which sums are waited for, once it is settled what they are of.
         bounds: how far updates may move.
         held: the shared parameters that this node holds.
-        send: makes the effects that send a part to a node, or to all.
+        send: makes the effects that send a part to a node, or to all, with the segment that it is about.
         """
         self.key, self.ring, self.failure = key, ring, ""
         self._me, self._segments, self._patience, self._send = me, segments, patience, send
@@ -90,6 +92,7 @@ class SegmentedSum(ABC):
         self._first: dict[int, Made] = {}  # by segment: what was made first, of all updates that were settled
         self._verdict: Verdict | None = None  # on these updates
         self._changed = ""  # digest of the contributors as that changes them; empty if it does not
+        self._brought = Counter[PeerId]()  # segments that came with their result, by who sent them
         self._turns = 0
 
     @property
@@ -184,8 +187,29 @@ class SegmentedSum(ABC):
 
     # --- events
 
-    def receive(self, sender: PeerId, part: SumPart) -> list[Effect]:
-        """A member states what it made of a segment."""
+    def brought(self, part: SecurePart, params: Params) -> Params:
+        """The segment that came with its result, in its form.
+
+        Raises:
+            ParamsRefused: it is another one, or has another form.
+        """
+        results = part.results if isinstance(part, SumPart) else ()
+        if len(results) != 1 or results[0].segment >= self._segments.count:
+            raise ParamsRefused(text("expected parameters beside the result of one segment only"))
+        params = self._segments.schemas[results[0].segment].conform(params)
+        if params.digest != results[0].digest:
+            raise ParamsRefused(text("other parameters came than those that are stated"))
+        return params
+
+    def receive(self, sender: PeerId, part: SumPart, params: Params | None = None) -> list[Effect]:
+        """A member states what it made of a segment.
+
+        Args:
+            params: the segment, as `brought` has it.
+        """
+        if params is not None and sender in self.ring.order and self._brought[sender] < MOST_SETS:
+            self._brought[sender] += 1
+            self._downloads.keep(params)
         self._results.gone.discard(sender)
         was_silent = not self._results.is_any_stated
         self._results.note(sender, part)
@@ -222,7 +246,7 @@ class SegmentedSum(ABC):
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Repeat to a peer what it may not have heard; all of it means the same when it comes twice."""
         parts = [part for to, part in self._said.values() if to in (None, peer)]
-        return [effect for part in parts for effect in self._send(peer, part)]
+        return [effect for part in parts for effect in self._send(peer, part, None)]
 
     # --- steps
 
@@ -249,10 +273,16 @@ class SegmentedSum(ABC):
         segments = range(self._segments.count)
         return all(set(self.ring.holders(segment, contributor)) & set(holders) for segment in segments)
 
-    def _say(self, to: PeerId | None, part: SecurePart, *about: object) -> list[Effect]:
-        """Send a part, in place of an older one about the same to who has not heard that yet."""
+    def _say(
+        self, to: PeerId | None, part: SecurePart, *about: object, params: Params | None = None
+    ) -> list[Effect]:
+        """Send a part, in place of an older one about the same to who has not heard that yet.
+
+        Args:
+            params: the segment that it is about. Who is told again downloads it.
+        """
         self._said[to, type(part), *about] = to, part
-        return self._send(to, part)
+        return self._send(to, part, params)
 
     def _needed(self, contributor: PeerId) -> Sequence[int]:
         """The segments of an update that this node is to hold before the contributors are settled."""
@@ -340,7 +370,11 @@ class SegmentedSum(ABC):
                     told.setdefault(of, []).append(result)
         effects: list[Effect] = []
         for of, results in told.items():
-            effects += self._say(None, SumPart(contributors=of, results=tuple(results)), results[0].segment, of)
+            part, first = SumPart(contributors=of, results=tuple(results)), results[0].segment
+            # With several owners, nodes download what most of them made, and would get it twice.
+            is_wanted = self.ring.copies == 1 and len(results) == 1
+            params = self._downloads.find(Digest(results[0].digest)) if is_wanted else None
+            effects += self._say(None, part, first, of, params=params)
         return effects
 
     def _known(self, segment: int) -> Mapping[str, Made]:

@@ -191,7 +191,11 @@ class Inbox:
         return sorted(ripe, key=lambda word: isinstance(word, DeclineReceived))
 
     def put_part(self, event: PartReceived) -> None:
-        """Keep a part of the conversation about a secure sum whose round is not open here yet."""
+        """Keep a part of the conversation about a secure sum, or segments, of a round that is not open here yet.
+
+        A segment that came with its result is not kept: who opens the round later downloads it.
+        """
+        event = replace(event, params=None)
         kept = [part for part in self._parts.get(event.peer, []) if not event.key.beats(part.key)]
         if (event.peer in self._parts or len(self._parts) < MAX_PEERS) and len(kept) < MOST_PARTS:
             self._parts[event.peer] = [*kept, event]

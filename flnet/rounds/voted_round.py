@@ -12,7 +12,7 @@ from collections.abc import Collection, Set
 from typing import Any, ClassVar
 
 from flnet.errors import NotReady, RoundLost, StaleRound, TooManyMessages, UnreadableBody
-from flnet.params.params import PeerId
+from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import CancelTimer, Effect, Send, SetTimer
 from flnet.protocol.events import (
     DeclineReceived,
@@ -28,6 +28,7 @@ from flnet.protocol.secure_sum import SecurePart
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.base_round import GATHERING, Parts
 from flnet.rounds.catching_up import CommonAverage
+from flnet.rounds.download import in_turn
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.model import Start
 from flnet.rounds.participation import chosen
@@ -271,9 +272,13 @@ class VotedRound(Round):
         self._again_in = min(2 * self._again_in, MOST_AGAIN)
         return [effect for peer in sorted(peers) for effect in self._repeat(peer)]
 
-    def _send_part(self, to: Collection[PeerId] | None, attempt: int, part: SecurePart) -> list[Effect]:
+    def _send_part(
+        self, to: Collection[PeerId] | None, attempt: int, part: SecurePart, params: Params | None = None
+    ) -> list[Effect]:
         peers = self._peers.here if to is None else set(to) & self._peers.here
         if not peers:
             return []
         message = self._settings.message(self.message, self.key, **self._fields_of(part, attempt))
-        return [Send(tuple(sorted(peers)), message)]
+        # Of what is large, each node sends to another peer first, so that not all send to the same few at once.
+        order = sorted(peers) if params is None else in_turn(peers, self._settings.my_id)
+        return [Send(tuple(order), message, params)]

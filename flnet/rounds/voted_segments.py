@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from flnet.aggregation.segments import Verdict
-from flnet.params.params import Digest, PeerId
+from flnet.params.params import Digest, Params, PeerId
 from flnet.protocol.effects import Effect
 from flnet.protocol.events import Event, TimerFired
 from flnet.protocol.secure_sum import SecurePart
@@ -95,11 +95,15 @@ class VotedSegments(SegmentedSum):
         vote += self._settlement.lead_in_turn(self._here, at_once=not is_here, pause=pause)
         return [*vote, *([] if was_settled else self._wait()), *self._go_on()]
 
-    def receive(self, sender: PeerId, part: SecurePart) -> list[Effect]:
-        """Take a part that a peer sent."""
+    def receive(self, sender: PeerId, part: SecurePart, params: Params | None = None) -> list[Effect]:
+        """Take a part that a peer sent.
+
+        Args:
+            params: the segment whose result it states, as `brought` has it.
+        """
         was_settled = self.settled is not None
         if isinstance(part, SumPart) and not part.is_passed_on:
-            effects = super().receive(sender, part)
+            effects = super().receive(sender, part, params)
             self._settlement.settle(self._is_averaged)
             return effects if was_settled else [*effects, *self._begin(), *self._go_on()]
         self._results.gone.discard(sender)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from random import Random
 from typing import NamedTuple
@@ -46,6 +46,7 @@ IN_VAIN = f"{FETCHED} that were not there"
 PATIENCE = 1e6  # seconds for which nodes wait for each other: as long as it takes
 FORMING_SECONDS = 60.0
 FAULTLESS = Faults(digests=1.0)
+ALL_SENT = 2**62  # bytes of parameters that go along with a message that may carry them
 NUMBERS = 2  # of each of both arrays for each node, so that all segments are equal
 
 
@@ -126,12 +127,15 @@ class Places:
 class LinkedNetwork(SimulatedNetwork):
     """A network without faults, whose nodes have links."""
 
-    def __init__(self, clock: VirtualClock, rng: Random, links: Sequence[Link]) -> None:
+    def __init__(
+        self, clock: VirtualClock, rng: Random, faults: Faults, links: Sequence[Link], factor: float
+    ) -> None:
         """Args:
         links: of each node.
+        factor: bytes of parameters that each simulated one stands for.
         """
-        super().__init__(clock, rng, FAULTLESS)
-        self.traffic = Traffic()
+        super().__init__(clock, rng, faults)
+        self.traffic, self._factor = Traffic(), factor
         self._latencies, self._links = [link.latency for link in links], SharedLinks[Arrived](links)
         self._numbers: dict[PeerId, int] = {}
         self._sending: defaultdict[PeerId, Places] = defaultdict(lambda: Places(IN_FLIGHT))
@@ -170,13 +174,14 @@ class LinkedNetwork(SimulatedNetwork):
         background: bool = False,
     ) -> None:
         """Carry a request to its receiver and the reply back; requests of rounds when there is a place for them."""
-        receiver, kind = self.nodes[address], self._kind(path, body)
+        receiver, (kind, carried) = self.nodes[address], self._kind(path, body)
         places = Places(1) if background else self._sending[sender.id]
 
         def begin() -> None:
             if not background:  # else the membership asks
                 self.traffic.asked(sender.id, kind)
-            self.send_bytes(sender.id, receiver.id, REQUEST_BYTES + len(body), kind, arrive, background)
+            size = REQUEST_BYTES + len(body) + round((self._factor - 1) * carried)
+            self.send_bytes(sender.id, receiver.id, size, kind, arrive, background)
 
         def arrive() -> None:
             self._arrive(receiver, sender, path, body, reply)
@@ -191,9 +196,11 @@ class LinkedNetwork(SimulatedNetwork):
 
         places.enter(begin)
 
-    def _find_kind(self, path: str, body: bytes) -> str:
-        message = self._read(KINDS[path], body).message
-        return f"{path} {message.part.kind}" if isinstance(message, SegmentsMessage) else path
+    def _find_kind(self, path: str, body: bytes) -> tuple[str, int]:
+        """The kind of a message, and the bytes of the parameters beside it, which are in float32."""
+        packet = self._read(KINDS[path], body)
+        message, carried = packet.message, 4 * sum(array.size for array in (packet.params or Params()).values())
+        return f"{path} {message.part.kind}" if isinstance(message, SegmentsMessage) else path, carried
 
     def _look_at(self, at: float) -> None:
         if self._look_call is not None:
@@ -281,13 +288,13 @@ class LinkedCluster(Cluster):
         participation = Participation(names_all=read.kind != "mesh")
         waits = Waits(average=PATIENCE, start=PATIENCE, claims=PATIENCE)
         rules = Rules(participation, topology=read)
-        super().__init__(size, 0, FAULTLESS, waits, Pauses(tick=30.0), rules=rules)
-        network = LinkedNetwork(self.clock, self.rng, links)
+        faults = replace(FAULTLESS, push_bytes=ALL_SENT if read.kind == "segments" else 0)
+        super().__init__(size, 0, faults, waits, Pauses(tick=30.0), rules=rules)
+        factor = model_bytes / (8 * self._numbers)
+        network = LinkedNetwork(self.clock, self.rng, faults, links, factor)
         network.nodes = self.network.nodes
         self.network = self.linked = network
-        self.calls = LinkedCalls(
-            network, self.ledger, model_bytes / (8 * self._numbers), downloads or places_of(read)
-        )
+        self.calls = LinkedCalls(network, self.ledger, factor, downloads or places_of(read))
 
     def form(self) -> None:
         """Let all nodes know each other."""

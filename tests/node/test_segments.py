@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from flnet.protocol.messages import HyperParams, JobMessage, ModelParams, Peer
 from flnet.protocol.segments import SegmentResult, SegmentsMessage, SumPart
 from flnet.protocol.updates import Contribution
 from flnet.rounds.segment_disputes import TWO_UPDATES
-from tests.node.mesh import MNIST_3_7, Linear, Mesh, mesh_of
+from tests.node.mesh import MNIST_3_7, Linear, Mesh, has_said_all, mesh_of, until
 
 KEYED: dict[str, Any] = {"mesh_key": "k" * 20, "topology": "segments:3"}
 DIGEST = "f" * 64
@@ -70,6 +71,20 @@ async def test_honest_nodes_sign_the_segments_that_they_offer_and_dispute_nothin
             assert [verdict_of(stated) for stated in read] == [SIGNED] * 4
             assert all(stated.segments for stated in read if stated.peer != name)
             assert verdict_of(replace(next(s for s in read if s.segments), segments=DIGEST)) == WRONG
+
+
+async def test_segments_of_the_average_come_with_their_result_and_cost_no_request() -> None:
+    async with mesh_of(*trainers(), topology="segments") as mesh:
+        await mesh.train()
+        await mesh.train()
+        assert len(mesh.digests()) == 1
+        for name, node in mesh.nodes.items():
+            await until(partial(has_said_all, node))
+            record = node.history(MNIST_3_7)[-1]
+            # Offer, vote, result and accuracy to each of three; a segment of each other update, and one of this node's
+            # that it owns alone, is downloaded; who starts the round tells three.
+            assert record["messages"] == 4 * 3 + (3 + 1) + (3 if name == "a" else 0)
+            assert record["bytes"]["sent"] > 0
 
 
 async def test_a_wrong_result_is_outvoted_and_its_maker_named_with_what_it_signed() -> None:

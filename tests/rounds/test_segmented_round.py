@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from flnet.algorithms.topology import Topology
 from flnet.errors import ParamsRefused
 from flnet.params.params import PeerId
-from flnet.protocol.effects import Send
+from flnet.protocol.effects import Fetch, Send
 from flnet.protocol.events import PartReceived, PeerLost, PeerSeen, RoundTriggered
 from flnet.protocol.messages import ChoiceMessage, StartTraining
 from flnet.protocol.secure_sum import AcceptPart, PreparePart, PromisePart
@@ -23,7 +23,7 @@ from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.settings import Rules
 from flnet.rounds.settlement import digest_of
 from flnet.rounds.steps import Phase
-from tests.helpers import key
+from tests.helpers import key, params
 
 from .helpers import Bench, asked, came, declined, refuses
 
@@ -162,6 +162,49 @@ def test_who_states_results_knows_what_was_settled_also_where_members_forgot_tha
         assert settled(node) is None
         node.hear(PartReceived(PeerId(name), round, 0, part))
     assert settled(node) == CONTRIBUTORS
+
+
+def brought(value: float, size: int = 1, segment: int = 0, digest: str = "") -> PartReceived:
+    """Of the two numbers of the model in four segments, which are two, one that node c has averaged."""
+    segment_of = params(w=[value] * size)
+    result = SegmentResult(segment=segment, digest=digest or segment_of.digest)
+    part = SumPart(contributors=digest_of(CONTRIBUTORS), results=(result,))
+    return PartReceived(PeerId("c"), key(0, "b"), 0, part, params=segment_of)
+
+
+def test_a_segment_that_comes_with_its_result_need_not_be_downloaded() -> None:
+    node = opened("segments")
+    node.hear(
+        PartReceived(
+            PeerId("a"), key(0, "b"), 0, AcceptPart(group="0" * 64, ballot=3, contributors=dict(CONTRIBUTORS))
+        )
+    )
+    node.hear(brought(0.5))
+    node.hear(replace(brought(0.5), peer=PeerId("d"), params=None))
+    assert settled(node) == CONTRIBUTORS and not node.all(Fetch)
+    assert node.job.find(params(w=[0.5]).digest) == params(w=[0.5])
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        (brought(0.5, digest="3" * 64), "other parameters came than those that are stated"),
+        (brought(0.5, size=2), "shape"),
+        (brought(0.5, segment=7), "expected parameters beside the result of one segment only"),
+    ],
+)
+def test_another_segment_than_the_one_that_is_stated_is_refused(event: PartReceived, words: str) -> None:
+    node = opened("segments")
+    node.hear(brought(0.25))
+    assert words in str(refuses(node, event, ParamsRefused))
+
+
+def test_a_member_that_brings_more_segments_than_it_can_make_is_believed_in_none_of_them() -> None:
+    node = opened("segments")
+    for value in range(5):
+        node.hear(brought(float(value)))
+    kept = [value for value in range(5) if node.job.find(params(w=[float(value)]).digest) is not None]
+    assert kept == [0, 1]
 
 
 def test_results_of_other_contributors_settle_nothing() -> None:

@@ -33,9 +33,10 @@ def test_a_mesh_sends_each_update_to_all_others() -> None:
 
 def test_segments_take_two_models_and_what_no_sender_may_hold_alone() -> None:
     figures = steady_round("segments", [LINK] * 4)
-    # 3 segments of updates, 1 that its sender owns alone, and 3 of the average.
-    downloads, passed = figures.kinds["parameters"]
-    assert downloads == 7 and passed == pytest.approx(7 * MODEL / 4, rel=0.001)
+    # 3 segments of updates and 1 that its sender owns alone are downloaded; those of the average come with their result.
+    for kind, segments in (("parameters", 4), ("/training/segments sum", 3)):
+        requests, passed = figures.kinds[kind]
+        assert requests == segments and passed == pytest.approx(segments * MODEL / 4, rel=0.001)
     assert figures.bytes_out == pytest.approx(1.75 * MODEL, rel=0.001)
     assert (
         7.0 <= figures.seconds <= 8.0
