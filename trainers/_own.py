@@ -6,7 +6,7 @@ A file `<ID>.toml` in FLNET_TRAINERS_PATH makes one: see flnet/datasets/no_code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -48,6 +48,8 @@ Batch = Callable[[Array], tuple[Tensor, Tensor]]
 @dataclass(frozen=True)
 class Side:
     """Row numbers, and what reads these rows: inputs, and class numbers or numbers.
+
+    The sides are train, validation, test and, if there is a common test, common.
 
     Attributes:
         raw: reads inputs as `predict` takes them.
@@ -161,8 +163,17 @@ class OwnTrainer(Trainer):
         return {"accuracy": Rows(side.raw(side.rows), side.targets)}
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
-        """Share of test rows put into the right class; for numbers R squared, 0 where it is below."""
-        return self._score(self._tensors(params), self._sides["test"])
+        """Share of test rows put into the right class; for numbers R squared, 0 where it is below.
+
+        With the figures of the common test, if there is one.
+        """
+        tensors = self._tensors(params)
+        score, common = self._score(tensors, self._sides["test"]), self._sides.get("common")
+        if common is None:
+            return score
+        also = self._score(tensors, common)
+        figures = {f"common_test_{name}": value for name, value in also.metrics.items()}
+        return replace(score, metrics={"common_test_accuracy": also.accuracy, **score.metrics, **figures})
 
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """The same for validation rows; None where none has a label of the desired space."""
@@ -258,6 +269,12 @@ def on_images(own: OwnImages, data: ImageData, settings: TrainerSettings) -> Own
         for side, rows in data.sides.items()
     }
     coarse = None if data.coarse is None else {side: data.coarse[rows] for side, rows in data.sides.items()}
+    if (common := data.common) is not None:
+
+        def of_common(rows: Array) -> tuple[Tensor, Tensor]:
+            return inputs(common.x[rows]), torch.from_numpy(common.y[rows])
+
+        sides["common"] = Side(np.arange(len(common.y)), of_common, lambda some: common.x[some], common.y)
     spec = InputSpec(
         "image", data.images.shape[1:], 0, 255, hint=text("one image, {size}; any size as a file", own.colour)
     )

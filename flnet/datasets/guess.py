@@ -460,6 +460,9 @@ def _goal(target: Column, words: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     return {"classes": sorted(target.words, key=float) if numeric else list(target.words)}
 
 
+HERE = ("data", "common_test", "offered")  # options that are each node's own business
+
+
 def stated(own: Own) -> dict[str, Any]:
-    """The options that a description states, without what is this node's own business: where its data are."""
-    return own.model_dump(mode="json", exclude_unset=True, exclude={"data", "offered"})
+    """The options that a description states, without those of HERE: nothing about where data are."""
+    return own.model_dump(mode="json", exclude_unset=True, exclude=set(HERE))

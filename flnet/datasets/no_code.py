@@ -14,7 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -69,6 +69,7 @@ class Own(BaseModel):
     rate: float = Field(default=0.02, gt=0, le=1_000)
     batch: int = Field(default=32, ge=1, le=1_000_000)
     split: Annotated[list[Positive], Field(min_length=3, max_length=3)] = [70, 10, 20]
+    common_test: Printable | None = None  # a place as `data`; the same rows on all nodes, on which nobody trains
 
     @property
     def shares(self) -> dict[str, float]:
@@ -81,21 +82,37 @@ class Own(BaseModel):
         Raises:
             DataMissing: they are not there, or FLNET_DATASETS_PATH is needed and not set.
         """
-        path = Path(self.data).expanduser()
-        if not path.is_absolute():
-            if settings.datasets_path is None:
-                how = text("set it to the folder in which that lies, or write the whole path")
-                raise DataMissing(
-                    text("data = {path} is relative to FLNET_DATASETS_PATH, which is not set", repr(self.data)),
-                    how,
-                )
-            path = settings.datasets_path / path
-        if not path.exists():
+        return _found("data", self.data, settings)
+
+    def of_common_test(self, settings: TrainerSettings) -> Self | None:
+        """The same description with the common test as its data; None if there is none.
+
+        Raises:
+            DataMissing: it is not there, or FLNET_DATASETS_PATH is needed and not set.
+        """
+        if self.common_test is None:
+            return None
+        return self.model_copy(update={"data": str(_found("common_test", self.common_test, settings))})
+
+
+def _found(option: str, place: str, settings: TrainerSettings) -> Path:
+    path = Path(place).expanduser()
+    if not path.is_absolute():
+        if settings.datasets_path is None:
+            how = text("set it to the folder in which that lies, or write the whole path")
             raise DataMissing(
-                text("{path} is not there", path),
-                text("put the data there, or correct data in the trainer's file"),
+                text(
+                    "{option} = {path} is relative to FLNET_DATASETS_PATH, which is not set", option, repr(place)
+                ),
+                how,
             )
-        return path
+        path = settings.datasets_path / path
+    if not path.exists():
+        raise DataMissing(
+            text("{path} is not there", path),
+            text("put the data there, or correct {option} in the trainer's file", option),
+        )
+    return path
 
 
 class OwnImages(Own):
@@ -266,7 +283,7 @@ class OwnColumns(Own):
 
     @model_validator(mode="after")
     def _fits_together(self) -> OwnColumns:
-        for name in ("epochs", "split", "offered"):
+        for name in ("epochs", "split", "offered", "common_test"):
             if name in self.model_fields_set:
                 raise ValueError(text("{key} is no option of kind = vertical", name))
         self._check_method()
@@ -546,6 +563,22 @@ class OwnLabels:
     def kinds(self, fine: Labels, coarse: Labels) -> Labels:
         """(n,) a number for each kind of label, by which rows are dealt and split evenly."""
         return np.where(fine >= 0, fine, len(self.desired) + coarse)
+
+
+def words_on_common_test(rows: int, checksum: str, known: int) -> str:
+    """What a person should know of the common test.
+
+    Args:
+        checksum: over its rows and labels.
+        known: rows that are in the node's own data, too.
+    """
+    same = text(
+        "common test: {count} rows, {digest}; nodes with the same digits have the same rows", rows, checksum
+    )
+    if not known:
+        return same
+    seen = text("{count} of them are in this node's own data, too, so that its figures are too good", known)
+    return joined([same, seen])
 
 
 def counted(labels: Array, classes: int) -> tuple[int, ...]:

@@ -22,7 +22,7 @@ import numpy as np
 
 from flnet.datasets.files import class_folders, entries, replacing
 from flnet.datasets.labelled import Labelled, Rows, fingerprint, shard
-from flnet.datasets.no_code import OwnImages, OwnLabels, counted
+from flnet.datasets.no_code import OwnImages, OwnLabels, counted, words_on_common_test
 from flnet.datasets.pictures import Colour, Unreadable, decoded
 from flnet.datasets.samples import is_sample
 from flnet.datasets.split import (
@@ -146,6 +146,7 @@ class ImageData:
         labels: class numbers, int64 (n,); -1 where the folder is a class of the node's own space.
         coarse: class numbers in that space, -1 for none; None where nodes label alike.
         sides: train, validation, test: row numbers.
+        common: images and class numbers of the common test; None without one.
     """
 
     images: Array
@@ -154,6 +155,7 @@ class ImageData:
     sides: Mapping[str, Rows]
     info: DataInfo
     coarse: Labels | None = None
+    common: Labelled | None = None
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,43 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
     listing = _find_images(root, own, spaces.words if spaces else None)
     mine = _own_rows(listing, settings)
     files = [listing.files[row] for row in mine]
-    decoded = decoded_once(root, files, own.size, own.colour, settings.state_path)
+    decoded, good = _decoded(root, files, own, settings.state_path)
+    labels = listing.labels[mine]
+    split = _split(own, settings, decoded.images, labels, [listing.parts[row] for row in mine], good)
+    sides, anew = split.sides, _words_on_split(split, settings)
+    counts = {side: len(rows) for side, rows in sides.items()}
+    if not all(counts.values()):
+        words = ", ".join(f"{n} in {side}" for side, n in counts.items())
+        remedy = joined([text("bring more images, or change split"), *anew])
+        raise DataMissing(text("too few images in {folder}: {counts}", root, words), remedy)
+    wanted = range(len(listing.classes)) if spaces is None else ()  # else no node needs to have them all
+    notes = _notes(root, listing, labels[good], decoded.faults, wanted)
+    common, known = _common_test(own, listing.classes, settings), _marks(decoded.images, labels, good)
+    if common is not None:
+        notes.append(_words_on_common(common, known))
+    note = with_partition(joined([*anew, *notes]), settings)
+    fine, coarse, classes = labels, None, listing.classes
+    if spaces is not None:
+        (fine, coarse), classes = spaces.numbers(listing.classes[label] for label in labels), spaces.desired
+    per_class = {side: counted(fine[rows], len(classes)) for side, rows in sides.items()}
+    checksum = fingerprint({side: _marks(decoded.images, labels, rows) for side, rows in sides.items()})
+    dealt = _dealt(listing, settings) if spaces is None else ()
+    info = DataInfo(
+        text("images in {folder}", root), counts, classes, is_sample(root), note, per_class, checksum, dealt
+    )
+    if common is not None and spaces is not None:
+        of_folders = (listing.classes[label] for label in common.y)
+        common = Labelled(common.x, spaces.numbers(of_folders)[0])
+    return ImageData(decoded.images, fine, classes, sides, info, coarse, common)
+
+
+def _decoded(root: Path, files: Sequence[Path], own: OwnImages, folder: Path) -> tuple[Decoded, Rows]:
+    """The images, and the numbers of those that could be read.
+
+    Raises:
+        TrainerError: one could not, and is not to be skipped.
+    """
+    decoded = decoded_once(root, files, own.size, own.colour, folder)
     if decoded.faults and own.on_bad_file == "stop":
         name, why = next(iter(decoded.faults.items()))
         more = text(" (and {count} more files)", len(decoded.faults) - 1) if len(decoded.faults) > 1 else ""
@@ -192,28 +230,29 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
             )
         )
     bad = set(decoded.faults)
-    good = np.array([i for i, file in enumerate(files) if _relative(root, file) not in bad], np.int64)
-    labels = listing.labels[mine]
-    split = _split(own, settings, decoded.images, labels, [listing.parts[row] for row in mine], good)
-    sides, anew = split.sides, _words_on_split(split, settings)
-    counts = {side: len(rows) for side, rows in sides.items()}
-    if not all(counts.values()):
-        words = ", ".join(f"{n} in {side}" for side, n in counts.items())
-        remedy = joined([text("bring more images, or change split"), *anew])
-        raise DataMissing(text("too few images in {folder}: {counts}", root, words), remedy)
-    wanted = range(len(listing.classes)) if spaces is None else ()  # else no node needs to have them all
-    notes = _notes(root, listing, labels[good], decoded.faults, wanted)
-    note = with_partition(joined([*anew, *notes]), settings)
-    fine, coarse, classes = labels, None, listing.classes
-    if spaces is not None:
-        (fine, coarse), classes = spaces.numbers(listing.classes[label] for label in labels), spaces.desired
-    per_class = {side: counted(fine[rows], len(classes)) for side, rows in sides.items()}
-    checksum = fingerprint({side: _marks(decoded.images, labels, rows) for side, rows in sides.items()})
-    dealt = _dealt(listing, settings) if spaces is None else ()
-    info = DataInfo(
-        text("images in {folder}", root), counts, classes, is_sample(root), note, per_class, checksum, dealt
-    )
-    return ImageData(decoded.images, fine, classes, sides, info, coarse)
+    return decoded, np.array([i for i, file in enumerate(files) if _relative(root, file) not in bad], np.int64)
+
+
+def _common_test(own: OwnImages, classes: Sequence[str], settings: TrainerSettings) -> Labelled | None:
+    """The images of the common test and the numbers of their folders; None without one.
+
+    Args:
+        classes: what the folders are called.
+    """
+    there = own.of_common_test(settings)
+    if there is None:
+        return None
+    root, folder = Path(there.data), settings.state_path / "common-test"
+    folder.mkdir(parents=True, exist_ok=True)
+    listing = _find_images(root, there, classes)
+    decoded, good = _decoded(root, listing.files, there, folder)
+    return Labelled(decoded.images[good], listing.labels[good])
+
+
+def _words_on_common(common: Labelled, own: Labelled) -> str:
+    marks = _marks(common.x, common.y, np.arange(len(common.y)))
+    known = np.isin(marks.x, own.x).sum()
+    return words_on_common_test(len(common.y), fingerprint({"common": marks})[:12], int(known))
 
 
 def _find_images(root: Path, own: OwnImages, words: Sequence[str] | None) -> _ImageFiles:

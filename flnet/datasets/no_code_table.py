@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from flnet.datasets.labelled import Labelled, Rows, fingerprint
-from flnet.datasets.no_code import OwnLabels, OwnTable, counted
+from flnet.datasets.no_code import OwnLabels, OwnTable, counted, words_on_common_test
 from flnet.datasets.samples import is_sample
 from flnet.datasets.split import (
     SIDES,
@@ -408,7 +408,7 @@ _FARTHEST = 1e6  # spreads from the mean; beyond it one typing error would be al
 
 @dataclass(frozen=True)
 class TableData:
-    """One node's part: sides (x standardised by `scales`, y), and what is known about it.
+    """One node's part: sides (x standardised by `scales`, y), and what is known about it. A common test is one more side.
 
     Attributes:
         coarse: by side the labels in the node's own space, -1 for none; None where nodes label alike.
@@ -444,8 +444,11 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     scales = _complete(table, table.x[rows["train"]])
     x = standardised(table.x, scales)
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
+    common, on_common = _common_test(own, table, settings, labels)
+    if common is not None:
+        sides["common"] = standardised(common.x, scales), common.y
     note, columns = (
-        with_partition(joined(filter(None, (table.note, kept))), settings),
+        with_partition(joined(filter(None, (table.note, kept, on_common))), settings),
         table.classes or (own.target,),
     )
     checksum = fingerprint({side: Labelled(table.x[numbers], table.y[numbers]) for side, numbers in rows.items()})
@@ -455,6 +458,30 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     if table.coarse is None:
         return TableData(sides, table, scales, info)
     return TableData(sides, table, scales, info, {side: table.coarse[numbers] for side, numbers in rows.items()})
+
+
+def _common_test(
+    own: OwnTable, table: LabelledTable, settings: TrainerSettings, labels: OwnLabels | None
+) -> tuple[LabelledTable | None, str]:
+    """The rows of the common test, in the form of this node's own, and a sentence on them; None without one."""
+    there = own.of_common_test(settings)
+    if there is None:
+        return None, ""
+    if table.classes and labels is None:
+        there = there.model_copy(update={"classes": list(table.classes)})
+    common = read_table(Path(there.data), there, labels)
+    if common.features != table.features:
+        differing = sorted(set(common.features) ^ set(table.features))
+        raise TrainerError(text("{path}: other features than in the data: {names}", there.data, shown(differing)))
+    checksum = fingerprint({"common": Labelled(common.x, common.y)})[:12]
+    known = _keys(common) & _keys(table)
+    return common, words_on_common_test(len(common.y), checksum, len(known))
+
+
+def _keys(table: LabelledTable) -> set[bytes]:
+    """Each different row of a table, as bytes."""
+    rows = np.ascontiguousarray(np.c_[table.x, table.y].astype(np.float64))
+    return {row.tobytes() for row in rows}
 
 
 def standardised(x: Array, scales: Array) -> Array:

@@ -21,7 +21,7 @@ from typing import Any
 from flnet.compute.assignment import assignment
 from flnet.compute.loader import own_data, own_trainer, own_trainers_folder
 from flnet.datasets.dataset_import import ImportedFolder, Place, Upload, place_of
-from flnet.datasets.guess import Choices, Guess, TableGuess, described, guess, guess_table, stated
+from flnet.datasets.guess import HERE, Choices, Guess, TableGuess, described, guess, guess_table, stated
 from flnet.datasets.no_code import (
     OwnImages,
     OwnTable,
@@ -310,7 +310,7 @@ def _offer(peer: str, entry: Any) -> Offer | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("description"), dict):
         return None
     name, fields = entry.get("id"), entry["description"]
-    if not isinstance(name, str) or not is_trainer_id(name) or "data" in fields or "offered" in fields:
+    if not isinstance(name, str) or not is_trainer_id(name) or not fields.keys().isdisjoint(HERE):
         return None
     try:
         own = checked_own({**fields, "data": name.lower()})

@@ -189,6 +189,7 @@ def test_sound_descriptions_of_a_peer_are_read() -> None:
         *(answer(entry(name)) for name in (None, 7, "", "../X", "A B", "x" * 65)),
         answer(entry(data="/etc/passwd")),
         answer(entry(offered=True)),
+        answer(entry(common_test="/etc/passwd")),
         answer(entry(kind="vertical", id="p")),
         answer(entry(kind="code")),
         answer(entry(target=["y"])),

@@ -14,6 +14,7 @@ from flnet.compute.checks import checked_fit, checked_score, declared
 from flnet.compute.prediction import read_inputs
 from flnet.datasets.labelled import read_npz
 from flnet.datasets.no_code_table import read_table
+from flnet.errors import DataMissing, TrainerError
 from flnet.params.params import Array, Params
 from flnet.protocol.messages import HyperParams
 from flnet.trainer import Task, Trainer
@@ -124,6 +125,78 @@ def test_classes_of_a_table_are_learnt(tmp_path: Path, model: str) -> None:
     assert (fit.examples, fit.labels) == (trainer.data_info().rows["train"], 2)
     assert accuracy(trainer, fit.params) >= 0.85
     assert furthest(trainer, fit.params, np.array([[0, 100], [2, 140], [1, 120]], np.float32)) < 1e-4
+
+
+def common_figures(trainer: Trainer, params: Mapping[str, Array]) -> dict[str, float]:
+    """Figures of the common test, by the names that they have on the own test rows."""
+    metrics = checked_score(trainer.evaluate(params), "T").metrics
+    return {name.removeprefix("common_test_"): value for name, value in metrics.items() if "common_test" in name}
+
+
+def test_two_nodes_with_other_rows_have_the_same_figures_on_a_common_test(tmp_path: Path) -> None:
+    csv_file(tmp_path / "common.csv", ["b", "y", "a"], [[b, y, a] for a, b, y in two_clouds(60, seed=9)])
+    nodes = []
+    for seed in (1, 2):
+        csv_file(tmp_path / f"{seed}.csv", ["a", "b", "y"], two_clouds(100, seed))
+        own = table(data=f"{seed}.csv", common_test="common.csv", scale={"a": [1, 1], "b": [120, 25]})
+        nodes.append(make_own(own, node(tmp_path, f"node{seed}")))
+    one, other = nodes
+    params = trained(one)
+    assert common_figures(one, params) == common_figures(other, params)
+    assert one.evaluate(params).metrics["f1_macro"] != other.evaluate(params).metrics["f1_macro"]
+    # What the common test says is what a node says that has these rows, and no other ones, for its test.
+    alone = table(data="common.csv", split=[1, 1, 8], scale={"a": [1, 1], "b": [120, 25]})
+    chances = one.predict(params, np.array([[a, b] for a, b, _ in two_clouds(60, seed=9)], np.float32)).values
+    right = np.mean(
+        [
+            ("no", "yes")[chance.argmax()] == y
+            for chance, (*_, y) in zip(chances, two_clouds(60, seed=9), strict=True)
+        ]
+    )
+    assert common_figures(one, params)["accuracy"] == pytest.approx(right)
+    assert make_own(alone, node(tmp_path, "alone")).data_info().rows["test"] == 48
+    (said,) = {trainer.data_info().note for trainer in nodes}
+    assert said.startswith("common test: 60 rows, ") and "too good" not in said
+
+
+def test_rows_of_the_common_test_among_the_own_ones_are_counted(tmp_path: Path) -> None:
+    csv_file(tmp_path / "t.csv", ["a", "b", "y"], two_clouds(100))
+    csv_file(tmp_path / "common.csv", ["a", "b", "y"], two_clouds(100)[:7] + two_clouds(20, seed=9))
+    note = make_own(table(common_test="common.csv"), node(tmp_path)).data_info().note
+    assert "27 rows" in note and "7 of them are in this node's own data" in note
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "words"),
+    [
+        (["a", "y"], [[1, "yes"]], "missing b"),
+        (["a", "b", "c", "y"], [[1, 2, 3, "yes"]], "other features than in the data: c"),
+        (["a", "b", "y"], [[1, 2, "perhaps"]], "expected one of"),
+        (None, (), "correct common_test in the trainer's file"),
+    ],
+)
+def test_a_common_test_that_does_not_fit_is_refused(
+    tmp_path: Path, header: list[str] | None, rows: list[list[object]], words: str
+) -> None:
+    csv_file(tmp_path / "t.csv", ["a", "b", "y"], two_clouds(100))
+    if header is not None:
+        csv_file(tmp_path / "common.csv", header, rows)
+    features = {"features": ["a", "b"]} if words.startswith("missing") else {}
+    with pytest.raises((TrainerError, DataMissing)) as refused:
+        make_own(table(common_test="common.csv", **features), node(tmp_path))
+    assert words in f"{refused.value} {getattr(refused.value, 'remedy', '')}"
+
+
+def test_images_have_a_common_test_too_which_stays_decoded(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pictures", each=30)
+    class_folders(tmp_path / "common", each=40)
+    save(tmp_path / "common" / "cat" / "x.txt.png", np.zeros((9, 9, 3), np.uint8))
+    for _ in range(2):  # the second time from what was decoded
+        trainer = make_own(images(common_test="common"), node(tmp_path))
+        figures = common_figures(trainer, trained(trainer, 2))
+        assert figures["accuracy"] >= 0.9 and figures["f1_macro"] >= 0.9
+        assert "common test: 81 rows" in trainer.data_info().note
+        assert "60 of them are in this node's own data" in trainer.data_info().note
 
 
 def test_a_regression_is_scored_by_r_squared_beside_errors_in_its_own_unit(tmp_path: Path) -> None:
