@@ -210,7 +210,8 @@ def set_up_logging(level: str) -> None:
 
 ACCURACY = "accuracy"  # shown in a column of its own; a further metric of this name is the same one
 # Of many figures those come first that hide least: a guess of the commonest class does not shine in them.
-MAIN_METRICS = ("f1_macro", "balanced_accuracy", "auc", "argmax_accuracy", "r2")
+MAIN_METRICS = ("common_test_accuracy", "f1_macro", "balanced_accuracy", "auc", "argmax_accuracy", "r2")
+COMMON_TEST = "common_test_"  # further figures of that come after those of the own test rows
 Metrics = Mapping[str, float]
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -300,6 +301,8 @@ def chosen_metrics(names: Iterable[str], every: bool) -> list[str]:
 
 def _rank(name: str) -> int:
     """The position of a metric in MAIN_METRICS; prefixes as in global_f1_macro are ignored."""
+    if name.startswith(COMMON_TEST) and name not in MAIN_METRICS:
+        return len(MAIN_METRICS) + 1
     ends = (place for place, end in enumerate(MAIN_METRICS) if name == end or name.endswith("_" + end))
     return next(ends, len(MAIN_METRICS))
 

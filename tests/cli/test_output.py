@@ -62,6 +62,10 @@ def test_short_forms() -> None:
         (["official_accuracy", "official_auc", "balanced_accuracy"], ["balanced_accuracy", "official_auc"]),
         (["hamming", "global_argmax_accuracy", "global_f1_macro"], ["global_f1_macro", "global_argmax_accuracy"]),
         (["wauc", "auc"], ["auc", "wauc"]),
+        (
+            ["common_test_auc", "recall", "auc", "common_test_accuracy"],
+            ["common_test_accuracy", "auc", "recall", "common_test_auc"],
+        ),
     ],
 )
 def test_telling_figures_come_first(given: list[str], first: list[str]) -> None:
