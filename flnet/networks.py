@@ -96,6 +96,13 @@ class Networks:
         """Whether a person named this host."""
         return host in self._named
 
+    def admits(self, caller: str) -> bool:
+        """Whether a caller from this IP address may use what is for nodes of these networks, such as a relay."""
+        address = address_of(caller)
+        networks = (*self.allowed, *self._callers, *map(ipaddress.ip_network, OWN_MACHINE))
+        is_in = address is not None and any(address in network for network in networks)
+        return is_in or address in self._named_addresses
+
     def refusal(self, host: str, port: int, told_by: str | None = None) -> str | None:
         """Why no request may be sent to a host; None if it may. A host name may, until its address is known.
 

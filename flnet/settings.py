@@ -28,9 +28,10 @@ from flnet.errors import SettingsError
 from flnet.fingerprints import check_key, fingerprint, read_fingerprint
 from flnet.joining import JoinLink
 from flnet.names import DEFAULT_MESH, check_called_host, check_host, check_mesh_name, check_name
-from flnet.networks import Cidrs
+from flnet.networks import LEAST_PORT, Cidrs
 
 NUMBER = re.compile(r"[0-9]{1,9}")
+PORT_RANGE = f'expected "first-last", 3 to 1000 ports from {LEAST_PORT} to 65535, such as 9200-9219'
 _PARTITION = re.compile(r"(iid|groups|(dirichlet|pathological|quantity|power):[0-9]{1,9}([.][0-9]{1,9})?)")
 
 _MAILBOX = re.compile(r"[A-Za-z0-9._%+=-]{1,64}@[A-Za-z0-9.-]{1,255}")
@@ -194,6 +195,39 @@ class Shard(BaseModel):
         return self
 
 
+class PortRange(BaseModel):
+    """The ports of a relay, the first and the last one included, written "9200-9219"."""
+
+    model_config = ConfigDict(frozen=True, defer_build=True)
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        return f"{self.first}-{self.last}"
+
+    @property
+    def ports(self) -> range:
+        """All of them."""
+        return range(self.first, self.last + 1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _parse(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        first, _, last = value.strip().partition("-")
+        if not NUMBER.fullmatch(first) or not NUMBER.fullmatch(last):
+            raise ValueError(PORT_RANGE)
+        return {"first": int(first), "last": int(last)}
+
+    @model_validator(mode="after")
+    def _in_range(self) -> PortRange:
+        if not (self.first >= LEAST_PORT and self.last <= 65535 and 3 <= len(self.ports) <= 1000):
+            raise ValueError(PORT_RANGE)
+        return self
+
+
 def at_home(value: Any) -> Any:
     """Expand a leading "~" to the home folder, which no shell may have done."""
     if not isinstance(value, str):
@@ -285,6 +319,16 @@ class PlaceSettings(BaseModel):
         description="How this node finds others: lan: it announces itself on the local networks by multicast DNS, with "
         "the name of the mesh, and meets the nodes of that name that do so too; needs the extra lan. "
         "none: it knows bootstrap_pairs only.",
+    )
+    relay: Annotated[str, BeforeValidator(check_pair)] | None = Field(
+        default=None,
+        description='Relay through which others reach this node, if nothing else leads to it: "host:port" of a node of '
+        "the mesh and of the first of its relay_ports (docs/overlays.md).",
+    )
+    relay_ports: PortRange | None = Field(
+        default=None,
+        description="Ports with which this node is a relay for nodes that others do not reach, such as 9200-9219: the "
+        "first two for these nodes, and one of the others for each of them (docs/overlays.md). If absent, it is none.",
     )
     allowed_hosts: Hosts = Field(
         default=(),
@@ -378,6 +422,20 @@ class PlaceSettings(BaseModel):
         return self
 
     @model_validator(mode="after")
+    def _one_way_to_be_reached(self) -> Self:
+        if self.relay is not None and self.relay_ports is not None:
+            raise ValueError(
+                f"{PREFIX}RELAY_PORTS is for a node that others reach, so it has no {PREFIX}RELAY itself"
+            )
+        if self.relay is not None and self.node_ip is not None:
+            raise ValueError(f"with {PREFIX}RELAY others reach this node at the relay: leave {PREFIX}NODE_IP away")
+        if self.relay_ports is not None and self.node_port in self.relay_ports.ports:
+            raise ValueError(
+                f"{PREFIX}RELAY_PORTS={self.relay_ports} has the {PREFIX}NODE_PORT in it: choose others"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _reachable(self) -> Self:
         if self.listen_address in LOOPBACK:
             if self.discovery == "lan":
@@ -385,7 +443,7 @@ class PlaceSettings(BaseModel):
                     f"discovery=lan tells other machines of this node, but it listens on {self.listen_address} only: "
                     f"set {PREFIX}LISTEN_ADDRESS=0.0.0.0 too"
                 )
-            for pair in self.bootstrap_pairs:
+            for pair in self.bootstrap_pairs if self.relay is None else ():
                 host = pair.rpartition(":")[0].strip("[]")
                 if host not in LOOPBACK and not host.startswith("127."):
                     raise ValueError(
@@ -688,7 +746,7 @@ class Settings(PlaceSettings):
         description="Networks in which this node calls peers that other nodes named, such as 10.1.0.0/16, "
         "separated by commas. If empty: only this machine if the node listens on loopback, else the networks of "
         "this machine's interfaces. Peers in bootstrap_pairs may be in any network, and peers that call from a "
-        "private address are called back there.",
+        "private address are called back there. A relay of an open mesh serves callers from all of these.",
     )
     max_import_gigabytes: float = Field(
         default=8, gt=0, le=100_000, description="Maximum size of an import, packed and unpacked."

@@ -12,6 +12,14 @@ LAN = Networks([*PRIVATE, *OWN_MACHINE], named=["203.0.113.5", "peer.example"], 
 HOME = Networks(OWN_MACHINE, own=["127.0.0.1"], port=4000)
 
 
+def test_a_relay_of_an_open_mesh_serves_its_networks() -> None:
+    inside = Networks(["10.1.0.0/16"], named=["203.0.113.5"], callers=["192.168.0.0/16"])
+    for caller in ("10.1.2.3", "::ffff:10.1.2.3", "203.0.113.5", "192.168.1.1", "127.0.0.1", "::1"):
+        assert inside.admits(caller)
+    for caller in ("10.2.0.1", "8.8.8.8", "2001:db8::1", "a-name", ""):
+        assert not inside.admits(caller)
+
+
 @pytest.mark.parametrize("host", ["10.0.0.8", "192.168.3.4", "172.31.0.1", "100.64.0.9", "fd00::8"])
 def test_a_peer_in_the_network_is_called(host: str) -> None:
     assert LAN.refusal(host, 4000, told_by="10.0.0.9") is None

@@ -19,6 +19,7 @@ from flnet.settings import (
     Folder,
     Hosts,
     Names,
+    PortRange,
     Settings,
     Shard,
     check_host_name,
@@ -159,6 +160,8 @@ def test_every_setting_can_come_as_a_variable() -> None:
         "node_id": "n",
         "node_ip": "10.0.0.1",
         "bootstrap_pairs": "127.0.0.1:4001, localhost:4002",
+        "relay": "10.0.0.2:9200",
+        "relay_ports": "9200-9219",
         "join": "flnet://127.0.0.1:4003/?mesh=ward&mode=open",
         "data_shard": "2/10",
         "data_partition": "dirichlet:0.3",
@@ -185,7 +188,8 @@ def test_every_setting_can_come_as_a_variable() -> None:
             variables[f"{PREFIX}NOTIFY_URL"] = written["notify_url"]  # what it signs
         result = getattr(load_settings({}, variables), name)
         assert result is not None, name
-    both = load_settings({}, {PREFIX + name.upper(): text for name, text in written.items()})
+    apart = ("relay", "relay_ports")  # neither goes with the other, and the first not with an address
+    both = load_settings({}, {PREFIX + n.upper(): text for n, text in written.items() if n not in apart})
     assert both.allowed_hosts == ("fl.example", "node-a")
     assert both.bootstrap_pairs == ("127.0.0.1:4001", "localhost:4002", "127.0.0.1:4003")
     assert both.trainers == ("MNIST", "CIFAR10")
@@ -341,6 +345,37 @@ def test_any_environment_gives_settings_or_a_settings_error(environ: dict[str, s
     except SettingsError:
         return
     assert isinstance(result, Settings)
+
+
+# --- relays
+
+
+def test_ports_of_a_relay_read_as_they_are_written() -> None:
+    ports = PortRange.model_validate("9200-9219")
+    assert (str(ports), len(ports.ports), ports.ports[0], ports.ports[-1]) == ("9200-9219", 20, 9200, 9219)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "9200", "9200-9201", "9219-9200", "80-90", "65000-65536", "1024-2024", "a-b", "1-"]
+)
+def test_other_ports_of_a_relay_are_refused(text: str) -> None:
+    with pytest.raises(ValidationError, match="3 to 1000 ports from 1024 to 65535"):
+        PortRange.model_validate(text)
+
+
+def test_a_node_is_reached_in_one_way() -> None:
+    relay = {"relay": "10.0.0.1:9200"}
+    elsewhere = {"bootstrap_pairs": "10.0.0.1:4000"}  # needs no port that is open to others
+    assert load_settings({**relay, **elsewhere}, {}).relay == "10.0.0.1:9200"
+    for wrong, words in (
+        ({**relay, "relay_ports": "9200-9219"}, "it has no FLNET_RELAY itself"),
+        ({**relay, "node_ip": "10.0.0.2"}, "leave FLNET_NODE_IP away"),
+        ({"relay_ports": "4000-4010"}, "choose others"),
+        ({"relay": "10.0.0.1"}, "ip:port"),
+        ({**relay, "discovery": "lan"}, "LISTEN_ADDRESS"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            load_settings(wrong, {})
 
 
 # --- shards

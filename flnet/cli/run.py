@@ -108,7 +108,8 @@ async def run_node(settings: Settings, parent: int | None = None) -> None:
             tls = tls_of(settings, settings.folder, node.feed.publish)
             app = create_app(node, settings, token, changed=ChangedSettings(settings, settings.folder))
             settle()
-            await serve(app, settings, shutdown, listening, tls, node.feed.publish)
+            relayed = node.relay_link.connections if node.relay_link is not None else None
+            await serve(app, settings, shutdown, listening, tls, node.feed.publish, relayed)
             going.cancel()
         finally:
             await node.stop()

@@ -43,6 +43,7 @@ from flnet.protocol.effects import (
 )
 from flnet.protocol.events import (
     AddressFound,
+    AddressGranted,
     AnnounceAnswered,
     AnnounceFailed,
     AnnounceReceived,
@@ -72,7 +73,12 @@ class Members:
 
     def __init__(self, state: MeshState) -> None:
         self.state = state
-        self.me, self.accepts, self.key = state.me, state.accepts, state.key
+        self.accepts, self.key = state.accepts, state.key
+
+    @property
+    def me(self) -> Peer:
+        """This node, with the address at which others reach it."""
+        return self.state.me
 
     @property
     def known(self) -> Mapping[PeerId, Member]:
@@ -181,6 +187,8 @@ class Members:
                 ]
             case AddressFound(address):
                 return announce_to(s, s.announcer.new_of([address]))
+            case AddressGranted(host, port):
+                return moved(s, host, port)
             case Leaving():
                 return leave(s)
             case AnnounceReceived():
@@ -544,6 +552,15 @@ def probe(s: MeshState, to: PeerId, **fields: Any) -> Effect:
 
 
 # --- announcements
+
+
+def moved(s: MeshState, host: str, port: int) -> list[Effect]:
+    """This node has an address, perhaps another one than before: all members hear it from the node itself."""
+    s.me = s.me.model_copy(update={"ip": host, "port": port})
+    there = [member.peer.address for member in s.roster if member.alive or member.may_be_back]
+    for address in there:
+        s.announcer.asking.pop(address, None)  # what is under way says where this node was
+    return [] if s.left else announce_to(s, there)
 
 
 def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:

@@ -61,6 +61,7 @@ class MeshState:
     """Everything that changes in the membership.
 
     Attributes:
+        me: this node; its address changes when a relay grants it another one.
         incarnation: how often an accusation of this node was shown to be wrong.
         joined: whether an announcement was ever answered, either way.
         helping: members that are probed for others: the member, and who asked.

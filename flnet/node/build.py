@@ -33,10 +33,13 @@ from flnet.node.model_service import ModelService
 from flnet.node.outbox import Outbox
 from flnet.node.own_trainers import OwnTrainers
 from flnet.node.performer import Performer
+from flnet.node.relay import Relay
+from flnet.node.relay_client import RelayClient
+from flnet.node.relay_messages import RelayKeys
 from flnet.node.round_history import RoundHistory
 from flnet.node.runtime import NodeRuntime
 from flnet.node.schedules import Conditions, Schedules
-from flnet.node.trust import Trust, pinned_of, signing_of
+from flnet.node.trust import Pinned, Signing, Trust, pinned_of, signing_of, tls_of
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.events import TrustChanged
 from flnet.protocol.messages import Peer
@@ -70,9 +73,11 @@ def networks_for(settings: Settings) -> Networks:
     where they called from; what others say of such networks is no reason to call there: a person has to name them.
     """
     pairs = [pair.rpartition(":") for pair in settings.bootstrap_pairs]
-    hosts, ports = [host.strip("[]") for host, _, _ in pairs], [int(port) for _, _, port in pairs]
+    relay = [settings.relay.rpartition(":")] if settings.relay else []
+    hosts = [host.strip("[]") for host, _, _ in (*pairs, *relay)]
+    ports = [int(port) for _, _, port in pairs]
     host, port = settings.listen_address.strip("[]"), settings.node_port
-    at_home = host in LOOPBACK or host.startswith("127.")
+    at_home = settings.relay is None and (host in LOOPBACK or host.startswith("127."))
     allowed = settings.allowed_networks or (OWN_MACHINE if at_home else (*OWN_MACHINE, *interfaces()))
     callers = () if settings.allowed_networks or at_home else PRIVATE
     everywhere = (address_of(host) or address_of("0.0.0.0")) in (address_of("0.0.0.0"), address_of("::"))  # noqa: S104
@@ -154,6 +159,7 @@ def build_node(settings: Settings) -> NodeRuntime:
     if settings.discovery == "lan":
         where = [settings.node_ip] if settings.node_ip and address_of(settings.node_ip) else []
         node.discovery = LanDiscovery(name, settings.mesh_name, settings.node_port, where)
+    _relay(node, settings, signing, pinned, networks)
     node.notices = notices_of(settings, node)
     node.loads_first = [TrainerId(file.id) for file in files if _has_data(file, settings.datasets_path)]
     nodes.append(node)
@@ -163,6 +169,32 @@ def build_node(settings: Settings) -> NodeRuntime:
         node.feed.publish("key_was_open", notice)
     node.checks.networks = networks
     return node
+
+
+def _relay(
+    node: NodeRuntime, settings: Settings, signing: Signing | None, pinned: Pinned | None, networks: Networks
+) -> None:
+    """Make a node a relay, or let others reach it through one, as the settings want it.
+
+    In an open mesh nothing else than an address shows who may use a relay; in others a key does, from wherever it comes.
+    """
+    keys = RelayKeys(settings.mesh_name)
+    if signing is not None:
+        trusts = pinned.trust.trusts if pinned else None
+        keys = RelayKeys(settings.mesh_name, signing.node, signing.mesh, trusts)
+    if settings.relay_ports is not None:
+        node.relay = Relay(
+            settings.listen_address,
+            settings.relay_ports.ports,
+            keys,
+            admits=networks.admits if signing is None else lambda _: True,
+            tls=tls_of(settings, settings.folder, node.feed.publish),
+            publish=node.feed.publish,
+            tell_refused=node.checks.tell_refused,
+        )
+    if settings.relay is not None:
+        tls = (pinned.channel.known, pinned.channel.name) if pinned else (None, "")
+        node.relay_link = RelayClient(settings.relay, node.me.id, keys, tls=tls, publish=node.feed.publish)
 
 
 def notices_of(settings: Settings, node: NodeRuntime, channels: Sequence[Channel] = ()) -> NoticeSender | None:

@@ -72,7 +72,6 @@ class NodeCore:
         vertical: trainers for different columns of the same rows.
         seals: whether all connections to peers are encrypted for their receiver.
         """
-        self.me = me
         rules, waits = rules or Rules(), waits or Waits()
         names_members = rules.participation.names_all
         how = (rng or Random(me.id), prune, pauses, accepts, key)
@@ -85,6 +84,11 @@ class NodeCore:
 
         self._made = made
         self.jobs: dict[TrainerId, AnyJob] = {trainer: made(trainer) for trainer in trainers}
+
+    @property
+    def me(self) -> Peer:
+        """This node, with the address at which others reach it."""
+        return self.members.me
 
     def add_job(self, trainer: TrainerId) -> list[Event]:
         """Add the job of a trainer that came while the node runs.

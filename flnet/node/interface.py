@@ -95,6 +95,7 @@ class PeerInfo:
     Attributes:
         version: of the program that it runs; None where it does not tell a sound one.
         machine: name of its machine, by which people know a node without a name; "" if it has one.
+        relay: "host:port" for FLNET_RELAY, if it is a relay; else "".
         jobs: at most MAX_JOBS of them.
         error: why nothing is known of it; None if it answered.
     """
@@ -103,6 +104,7 @@ class PeerInfo:
     address: str
     version: str | None = None
     machine: str = ""
+    relay: str = ""
     jobs: tuple[JobView, ...] = ()
     error: str | None = None
 
@@ -113,7 +115,10 @@ class PeerInfo:
         is_sound = isinstance(version, str) and _VERSION.fullmatch(version)
         read = map(JobView.claimed, jobs[:MAX_JOBS] if isinstance(jobs, list) else ())
         said = machine if isinstance(machine, str) and is_name(machine) else ""
-        return cls(peer, address, version if is_sound else None, said, tuple(read))
+        port = info.get("relayPort")
+        is_port = isinstance(port, int) and not isinstance(port, bool) and 1 <= port <= 65535
+        relay = f"{address.rpartition(':')[0]}:{port}" if is_port else ""
+        return cls(peer, address, version if is_sound else None, said, relay, tuple(read))
 
     def job(self, trainer: str) -> JobView | None:
         """Its job of this trainer."""
@@ -157,8 +162,12 @@ class Node(Protocol):
         request with the second of two mesh keys; None while only one is accepted).
     """
 
-    me: Peer
     machine: str  # name of this machine, by which people know a node that was given no name; else ""
+
+    @property
+    def me(self) -> Peer:
+        """This node, with the address at which others reach it."""
+        ...
 
     @property
     def feed(self) -> EventLog:

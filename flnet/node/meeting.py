@@ -53,6 +53,7 @@ class MeetingChecks:
         """
         self._core, self._infos, self._peers, self._tell = core, infos, peers, tell
         self._stated: dict[str, Mapping[TrainerId, Stated]] = {}  # by peer
+        self._relays: dict[str, str] = {}  # where each peer that is a relay takes requests, by peer
         self._allowance = float(AT_ONCE)  # peers that may be asked now
         self._due: dict[str, float] = {}  # when a peer is asked next, by the clock of the event loop
         self._differs: dict[TrainerId, dict[str, str]] = {}
@@ -68,6 +69,7 @@ class MeetingChecks:
         now = asyncio.get_running_loop().time()
         alive = {str(peer["id"]): peer for peer in self._peers() if peer["state"] == "alive"}
         self._stated = {name: stated for name, stated in self._stated.items() if name in alive}
+        self._relays = {name: address for name, address in self._relays.items() if name in alive}
         self._due = {name: self._due.get(name, now) for name in alive}
         due = sorted((name for name in alive if self._due[name] <= now), key=self._due.__getitem__)
         self._allowance = min(AT_ONCE, self._allowance + (ASKED_A_TICK if len(alive) > MANY else AT_ONCE))
@@ -77,6 +79,11 @@ class MeetingChecks:
             self._answered(info, now)
         for trainer, job in self._core.jobs.items():
             self._compare(trainer, job)
+
+    @property
+    def relays(self) -> list[str]:
+        """The peers that are relays, as FLNET_RELAY takes them, sorted."""
+        return sorted(set(self._relays.values()))
 
     def differs(self, trainer: TrainerId) -> list[DiffersView]:
         """The peers with which this node cannot train, by name, and why."""
@@ -88,6 +95,8 @@ class MeetingChecks:
         is_complete = info.error is None and all(job.phase is not Phase.LOADING for job in info.jobs)
         self._due[info.id] = now + (KEPT_SECONDS if is_complete else AGAIN_SECONDS)
         if info.error is None:
+            self._relays.pop(info.id, None)
+            self._relays |= {info.id: info.relay} if info.relay else {}
             jobs = ((trainer, info.job(trainer)) for trainer in self._core.jobs)
             # An earlier version states nothing here, and a node that is loading its data cannot yet.
             self._stated[info.id] = {

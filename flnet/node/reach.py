@@ -6,11 +6,12 @@ probe each other every few seconds, so if none of them has called for a minute, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 
-from flnet.text import text
+from flnet.text import joined, text
 
 SILENCE_S = 60.0
+MOST_SHOWN = 3  # relays
 
 
 class Reachability:
@@ -36,15 +37,23 @@ class Reachability:
             self._met = {peer: self._met.get(peer, now) for peer in members}
             self._called = {peer: at for peer, at in self._called.items() if peer in self._met}
 
-    def why_not(self, port: int) -> str:
-        """Why this node is thought to be out of the others' reach; empty if it is not, or too little time has passed."""
+    def why_not(self, port: int, relays: Sequence[str] = ()) -> str:
+        """Why this node is thought to be out of the others' reach; empty if it is not, or too little time has passed.
+
+        Args:
+            relays: "host:port" of relays that it could use.
+        """
         now = self._now()
         silent_since = max([min(self._met.values(), default=now), *self._called.values()])
         if now - silent_since < SILENCE_S:
             return ""
-        return text(
+        told = text(
             "no other node has called this one at port {port} for a minute, though {count} answer it: a firewall, an "
             "address translation or a wrong FLNET_NODE_IP keeps them out, and it gets no updates (docs/overlays.md)",
             port,
             len(self._met),
         )
+        if not relays:
+            return told
+        shown = ", ".join(f"FLNET_RELAY={relay}" for relay in relays[:MOST_SHOWN])
+        return joined([told, text("others would reach it through a relay of this mesh: {settings}", shown)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import flnet
@@ -37,11 +38,13 @@ from flnet.node.own_trainers import OwnTrainers
 from flnet.node.peer_infos import Distances, PeerInfos
 from flnet.node.performer import Answered, Performer
 from flnet.node.reach import Reachability
+from flnet.node.relay import Relay
+from flnet.node.relay_client import RelayLink
 from flnet.node.round_history import PeerHistory, RoundHistory
 from flnet.node.schedules import Schedules
 from flnet.node.trust import Introductions, Trust
 from flnet.params.params import Digest, PeerId, TrainerId
-from flnet.protocol.events import AddressFound, Event, Leaving, MeshStarted, PeerForgotten
+from flnet.protocol.events import AddressFound, AddressGranted, Event, Leaving, MeshStarted, PeerForgotten
 from flnet.protocol.messages import Announce, JobMessage, Packet, Peer, Probe
 from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.segments import SegmentsMessage
@@ -58,6 +61,7 @@ from flnet.wire.transport import Reply, Transport
 if TYPE_CHECKING:
     from flnet.node.notices import NoticeSender
 
+RELAY_SECONDS = 10.0  # that a node waits for its relay before it joins without an address at which others reach it
 LEAVE_SECONDS = 5.0  # for what is on its way when this node is asked to end
 
 
@@ -110,6 +114,8 @@ class NodeRuntime:
     mesh_name = DEFAULT_MESH
     machine = ""  # name of this machine, by which people know a node that was given no name
     discovery: Discovery | None = None  # finds nodes to which nobody gave it an address
+    relay: Relay | None = None  # for nodes that others do not reach
+    relay_link: RelayLink | None = None  # to the relay through which others reach this node
     notices: NoticeSender | None = None  # for people who are not looking
     loads_first: Collection[TrainerId] = ()  # those whose data lie there
 
@@ -131,7 +137,6 @@ class NodeRuntime:
         """Args:
         make_performer: creates the performer of the core's effects.
         """
-        self.me: Peer = core.me
         self.core = core
         self.feed, self._reachability = EventLog(time.time), Reachability(time.monotonic)
         self._log_store = EventLogStore(self.feed, store)
@@ -157,6 +162,11 @@ class NodeRuntime:
         self._performer = make_performer(self)
         self._background: list[asyncio.Task[None]] = []  # what looks after this node from time to time
 
+    @property
+    def me(self) -> Peer:
+        """This node, with the address at which others reach it."""
+        return self.core.me
+
     async def start(self) -> None:
         """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
         await self._log_store.begin()
@@ -168,7 +178,7 @@ class NodeRuntime:
         remembered = tuple(await self._performer.saver.addresses())
         keys = tuple((PeerId(peer), key) for peer, key in self._performer.saver.keys.items())
         incarnation = await self._performer.saver.begin_incarnation() if self.checks.claims is not None else 0
-        self.deliver(None, MeshStarted(self._bootstrap, remembered, keys, incarnation))
+        started = MeshStarted(self._bootstrap, remembered, keys, incarnation)
         background: list[Coroutine[Any, Any, None]] = [
             self.schedules.keep(),
             self._log_store.write(),
@@ -181,6 +191,12 @@ class NodeRuntime:
         background += [self.watch.keep()] if self.watch else []
         background += [self.notices.run()] if self.notices else []
         background += [self._discover(self.discovery)] if self.discovery else []
+        if self.relay is not None:
+            await self.relay.start()
+        if self.relay_link is not None:
+            background.append(self._join_through(self.relay_link, started))
+        else:
+            self.deliver(None, started)
         self._background = [asyncio.create_task(work) for work in background]
 
     def add_trainer(self, file: TrainerFile) -> None:
@@ -198,6 +214,24 @@ class NodeRuntime:
             words = text("other nodes cannot be looked for on the local network: {reason}", exc.strerror or exc)
             self.feed.publish("discovery_failed", words)
 
+    async def _join_through(self, link: RelayLink, started: MeshStarted) -> None:
+        """Join the mesh as soon as a relay has granted an address, or after RELAY_SECONDS; then hold the address."""
+        is_granted = asyncio.Event()
+
+        def granted(host: str, port: int) -> None:
+            self.deliver(None, AddressGranted(host, port))
+            is_granted.set()
+
+        async def join() -> None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RELAY_SECONDS):
+                    await is_granted.wait()
+            self.deliver(None, started)
+
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(join())
+            tasks.create_task(link.run(granted))
+
     async def leave(self) -> None:
         """Tell the peers that this node leaves, and wait for pending transfers for at most LEAVE_SECONDS."""
         await self._performer.saver.keep_incarnation()
@@ -209,6 +243,8 @@ class NodeRuntime:
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
+        if self.relay is not None:
+            await self.relay.close()
         await self._queue.stop()
         await self._performer.close()
         await self.own_trainers.close()
@@ -296,7 +332,8 @@ class NodeRuntime:
             "peers": list(peers),
             "version": flnet.__version__,
             **({"machine": self.machine} if self.machine else {}),
-            **({"unreached": unreached} if (unreached := self._reachability.why_not(self.me.port)) else {}),
+            **({"unreached": unreached} if (unreached := self._unreached) else {}),
+            **({"relayPort": self.relay.control_port} if self.relay is not None else {}),
             **changing,
         }
 
@@ -330,6 +367,12 @@ class NodeRuntime:
             }
             for peer in self.core.members.view()
         ]
+
+    @property
+    def _unreached(self) -> str:
+        """Why this node is thought to be out of the others' reach; empty if it is not."""
+        trouble = self.relay_link.trouble if self.relay_link is not None else ""
+        return trouble or self._reachability.why_not(self.me.port, self._meeting.relays)
 
     @property
     def _users_of_other_key(self) -> Collection[str] | None:

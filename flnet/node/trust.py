@@ -270,11 +270,12 @@ def vouched_in(reply: Reply) -> list[tuple[str, str]] | None:
 
 
 class Signing(NamedTuple):
-    """The two sides of signed exchanges, and the key of the node itself."""
+    """The two sides of signed exchanges, the key of the node itself, and that of a keyed mesh."""
 
     signer: RequestSigner
     verifier: RequestVerifier
     node: NodeKey
+    mesh: MeshKey | None
 
 
 def signing_of(settings: Settings, folder: Path) -> Signing | None:
@@ -307,7 +308,7 @@ def made_of(node: NodeKey, mesh: MeshKey | None, trusts: Callable[[str], bool] |
         trusts: whether the node with this public key may be asked, and takes part; None: any.
     """
     signer = RequestSigner(node, mesh, secrets.token_hex(8), trusts)
-    return Signing(signer, RequestVerifier(node, mesh, lambda: secrets.token_hex(16), trusts), node)
+    return Signing(signer, RequestVerifier(node, mesh, lambda: secrets.token_hex(16), trusts), node, mesh)
 
 
 def secret_of(settings: Settings, name: Literal["mesh_key", "other_mesh_key"] = "mesh_key") -> str:

@@ -726,6 +726,14 @@ class AddressFound(Event):
 
 
 @dataclass(frozen=True)
+class AddressGranted(Event):
+    """Others reach this node at this address from now on, as a relay says."""
+
+    host: str
+    port: int
+
+
+@dataclass(frozen=True)
 class Leaving(Event):
     """This node is about to stop."""
 

@@ -31,10 +31,13 @@ from hypercorn.typing import AppWrapper, LifespanState
 from quart import Quart
 
 from flnet.errors import StartError
+from flnet.node.relay import MOST_FILES
+from flnet.node.relay_client import Relayed
 from flnet.security.rate_limits import network_of
 from flnet.settings import PREFIX, Settings
 from flnet.text import text
 from flnet.web.api.events import streams_of
+from flnet.web.auth.permissions import RELAYED
 
 if TYPE_CHECKING:
     from flnet.security.tls import ServerContext
@@ -91,6 +94,7 @@ async def serve(
     listening: socket.socket | None = None,
     tls: ServerContext | None = None,
     publish: Callable[[str, str], object] | None = None,
+    relayed: asyncio.Queue[Relayed] | None = None,
 ) -> None:
     """Serve until `shutdown` is set, then end within a few seconds, whatever clients do.
 
@@ -101,14 +105,16 @@ async def serve(
         listening: the socket of `bind`, if it was called before; the server closes it.
         tls: of a pinned mesh, which answers with TLS only.
         publish: adds an event of a kind, with a sentence, to the event log.
+        relayed: connections that come through a relay.
 
     Raises:
         StartError: the port cannot be used.
     """
-    server = Server(app, tls, _tls_notice(publish) if publish is not None and tls is None else None)
+    reserved = RESERVED_FILES + (MOST_FILES if settings.relay_ports is not None else 0)
+    server = Server(app, tls, _tls_notice(publish) if publish is not None and tls is None else None, reserved)
     await app.startup()
     try:
-        await server.start(listening or bind(settings))
+        await server.start(listening or bind(settings), relayed)
         await shutdown.wait()
     finally:
         streams_of(app).ending.set()
@@ -123,23 +129,32 @@ class Server:
     public names that are not documented; `tests/web/test_server.py` says so when another version changes them.
     """
 
-    def __init__(self, app: Quart, tls: ServerContext | None, on_tls: Callable[[], object] | None) -> None:
+    def __init__(
+        self,
+        app: Quart,
+        tls: ServerContext | None,
+        on_tls: Callable[[], object] | None,
+        reserved: int = RESERVED_FILES,
+    ) -> None:
         """Args:
         on_tls: called when a client begins with TLS although this server has none.
+        reserved: files of the process that are not for connections.
         """
         self._app, self._tls, self._on_tls = ASGIWrapper(app), tls, on_tls
         self._config, self._context = _config(), WorkerContext(None)
-        self._limits = ConnectionLimits(max(raise_file_limit() - RESERVED_FILES, MIN_CONNECTIONS))
+        self._limits = ConnectionLimits(max(raise_file_limit() - reserved, MIN_CONNECTIONS))
         self._tasks = set[asyncio.Task[None]]()
         self._handshakes = set[asyncio.Task[None]]()
         self._listener: asyncio.Server | None = None
 
-    async def start(self, listening: socket.socket) -> None:
+    async def start(self, listening: socket.socket, relayed: asyncio.Queue[Relayed] | None = None) -> None:
         """Accept connections from now on."""
         if self._tls is None:
             self._listener = await asyncio.start_server(self._accept, sock=listening, backlog=BACKLOG)
         else:
             _keep(self._handshakes, self._accept_tls(listening, self._tls))
+        if relayed is not None:
+            _keep(self._handshakes, self._accept_relayed(relayed))
 
     async def stop(self) -> None:
         """Accept no more connections; requests under way have GRACE_SECONDS to end."""
@@ -170,12 +185,24 @@ class Server:
                     _keep(self._handshakes, self._greet(sock, network_of(str(address[0])), tls))
                     await asyncio.sleep(0)  # accepting does not wait while there are more, and others have to run
 
-    async def _greet(self, sock: socket.socket, address: str, tls: ServerContext) -> None:
+    async def _accept_relayed(self, relayed: asyncio.Queue[Relayed]) -> None:
+        """Take connections that come through a relay, until cancelled."""
+        while True:
+            sock, caller = await relayed.get()
+            if self._tls is not None:
+                _keep(self._handshakes, self._greet(sock, network_of(caller), self._tls, caller))
+                continue
+            try:
+                self._accept(*await asyncio.open_connection(sock=sock), caller)
+            except OSError as exc:
+                _log.debug("a relayed connection was over before it began: %s", exc)
+
+    async def _greet(self, sock: socket.socket, address: str, tls: ServerContext, relayed_from: str = "") -> None:
         """Agree on TLS; a connection counts for its address meanwhile."""
 
         def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             self._limits.remove(sock)
-            self._accept(reader, writer)
+            self._accept(reader, writer, relayed_from)
 
         loop, greeting = asyncio.get_running_loop(), asyncio.current_task()
         assert greeting is not None
@@ -202,14 +229,15 @@ class Server:
         finally:
             self._limits.remove(sock)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        _keep(self._tasks, self._serve(reader, writer))
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, relayed_from: str = "") -> None:
+        _keep(self._tasks, self._serve(reader, writer, relayed_from))
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        connection = _Connection(self._app, self._config, self._context, self._limits, reader, writer)
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, relayed_from: str) -> None:
+        app: AppWrapper = _RelayedApp(self._app, relayed_from) if relayed_from else self._app
+        connection = _Connection(app, self._config, self._context, self._limits, reader, writer)
         connection.watch(self._on_tls)
-        peer = writer.get_extra_info("peername") or ("",)
-        if not self._limits.add(connection, network_of(str(peer[0])), writer.transport.abort):
+        address = relayed_from or str((writer.get_extra_info("peername") or ("",))[0])
+        if not self._limits.add(connection, network_of(address), writer.transport.abort):
             writer.transport.abort()
             return
         try:
@@ -255,6 +283,20 @@ def _keep(tasks: set[asyncio.Task[None]], work: Coroutine[Any, Any, None]) -> No
     task = asyncio.ensure_future(work)
     tasks.add(task)
     task.add_done_callback(tasks.discard)
+
+
+class _RelayedApp:
+    """The app for a relayed connection, whose other end is the relay: requests have the address of the peer, as the relay
+    states it, and are marked, so that nobody takes them for those of a program on this machine.
+    """
+
+    def __init__(self, app: AppWrapper, caller: str) -> None:
+        self._app, self._caller = app, caller
+
+    async def __call__(self, scope: Any, receive: Any, send: Any, sync_spawn: Any, call_soon: Any) -> None:
+        """Answer one request."""
+        marked: Any = {**scope, "client": (self._caller, 0), RELAYED: True}
+        await self._app(marked, receive, send, sync_spawn, call_soon)
 
 
 class _Connection(TCPServer):

@@ -27,6 +27,7 @@ from flnet.protocol.effects import (
     TellJobs,
 )
 from flnet.protocol.events import (
+    AddressGranted,
     AnnounceAnswered,
     AnnounceFailed,
     AnnounceReceived,
@@ -69,6 +70,22 @@ def asked_for(m: Members, peer: PeerId) -> list[PeerId]:
     m.receive(ContactLost(peer, ""))
     sent = probes(m.receive(ProbeFailed(peer, None, "timed out")))
     return [probe.to for probe in sent if probe.message.target and probe.message.target.id == peer]
+
+
+# --- an address of its own
+
+
+def test_a_granted_address_is_announced_to_all_that_are_there_or_may_be_back() -> None:
+    m = members("m", "a", "b", "c")
+    bury(m, B)
+    assert announced(m.receive(AddressGranted("relay.example", 9202))) == [
+        address("a"),
+        address("b"),
+        address("c"),
+    ]
+    (answer,) = of(Answer, m.receive(ProbeReceived(at("a"))))
+    assert isinstance(answer.message, ProbeReply) and answer.message.i_am.address == "relay.example:9202"
+    assert m.me.address == "relay.example:9202"
 
 
 # --- probes

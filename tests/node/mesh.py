@@ -15,6 +15,7 @@ import orjson
 from flnet.node.build import assemble, notices_of
 from flnet.node.lan_discovery import Discovery
 from flnet.node.own_trainers import PATH as OFFERED
+from flnet.node.relay_client import RelayLink
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import Array, TrainerId
 from flnet.protocol.events import TimerFired
@@ -77,6 +78,7 @@ class Mesh:
         files: Sequence[TrainerFile] = (),
         pool: InlineQueue | None = None,
         discovery: Discovery | None = None,
+        relay_link: RelayLink | None = None,
         channel: Channel | None = None,
         **settings: Any,
     ) -> NodeRuntime:
@@ -111,7 +113,7 @@ class Mesh:
             signer=signs.node if signs else None,
             trust=trust,
         )
-        self.nodes[name], node.discovery = node, discovery
+        self.nodes[name], node.discovery, node.relay_link = node, discovery, relay_link
         node.notices = notices_of(chosen, node, [channel] if channel else [])
         if signs is None:
             self.network.register_signed(me.address, node_receiver(node, chosen.wire))

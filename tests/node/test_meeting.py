@@ -69,6 +69,26 @@ def test_what_a_peer_claims_to_state_is_taken_whole_or_not_at_all() -> None:
         assert JobView.claimed({"agreement": wrong}).agreement is None
 
 
+async def test_relays_among_the_peers_are_known_as_long_as_they_are_there() -> None:
+    infos = {"p0": PeerInfo("p0", "10.0.0.1:1", relay="10.0.0.1:9200"), "p1": PeerInfo("p1", "10.0.0.2:1")}
+    alive = ["p0", "p1"]
+
+    class Answering:
+        async def ask(self, peers: Sequence[View]) -> Sequence[PeerInfo]:
+            return [infos[str(each["id"])] for each in peers]
+
+    def peers() -> Sequence[View]:
+        return [{"id": name, "state": "alive"} for name in alive]
+
+    core = NodeCore(peer("m", 4000), [MNIST_3_7])
+    checks = MeetingChecks(core, Answering(), peers, lambda *_: None)  # type: ignore[arg-type]
+    await checks.check()
+    assert checks.relays == ["10.0.0.1:9200"]
+    alive.remove("p0")
+    await checks.check()
+    assert checks.relays == []
+
+
 async def test_a_peer_that_answers_nothing_or_lies_in_wait_keeps_no_other_from_being_asked() -> None:
     asked: list[str] = []
 

@@ -50,6 +50,13 @@ async def asked(answer: Reply | Exception | None) -> PeerInfo:
     return view
 
 
+@pytest.mark.parametrize("stated", [0, 65536, -1, True, "9200", None, 9200.0, [9200]])
+def test_a_relay_is_known_by_a_port_alone(stated: object) -> None:
+    assert PeerInfo.claimed("b", "10.0.0.2:4000", {"relayPort": 9200}).relay == "10.0.0.2:9200"
+    assert PeerInfo.claimed("b", "[fd00::2]:4000", {"relayPort": 9200}).relay == "[fd00::2]:9200"
+    assert PeerInfo.claimed("b", "10.0.0.2:4000", {"relayPort": stated}).relay == ""
+
+
 async def test_what_another_node_signed_is_not_shown_as_the_peers() -> None:
     def answered(address: str) -> Reply:
         return Reply(200, b"{}", signer=TestKey(2 if address == "b:1" else 3).text)

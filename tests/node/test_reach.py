@@ -43,6 +43,15 @@ def test_who_is_called_by_nobody_for_a_minute_is_out_of_reach_until_one_calls(cl
     assert "though 1 answer" in reach.why_not(4000)
 
 
+def test_relays_of_the_mesh_are_named(clock: Clock) -> None:
+    reach = Reachability(clock)
+    reach.count(["a"])
+    clock.now += SILENCE_S
+    relays = [f"10.0.0.{number}:9200" for number in range(9)]
+    assert "through a relay of this mesh: FLNET_RELAY=10.0.0.0:9200, FLNET_RELAY=" in reach.why_not(4000, relays)
+    assert reach.why_not(4000, relays).count("FLNET_RELAY") == 3
+
+
 def test_calls_of_strangers_do_not_count_and_take_no_memory(clock: Clock) -> None:
     reach = Reachability(clock)
     reach.count(["a"])

@@ -14,14 +14,19 @@ import pytest
 from hypercorn.asyncio.tcp_server import TCPServer
 from hypercorn.asyncio.worker_context import AsyncioSingleTask, WorkerContext
 from hypercorn.events import RawData, Updated
-from quart import Quart
+from quart import Quart, Response
 
 from flnet.errors import StartError
+from flnet.node import relay_client
+from flnet.node.relay import Relay
+from flnet.node.relay_client import RelayClient
+from flnet.node.relay_messages import RelayKeys
 from flnet.settings import Settings, load_settings
 from flnet.web import body, server
+from flnet.web.auth.permissions import caller_ip
 from flnet.web.server import bind, serve
 from tests.ports import free_port
-from tests.web.conftest import Running, free_socket
+from tests.web.conftest import Running, free_socket, served
 from tests.web.fake_node import FakeNode
 
 ROOT = Path(__file__).parent.parent.parent
@@ -172,3 +177,33 @@ def test_hypercorn_is_as_the_server_expects_it() -> None:
     assert inspect.iscoroutinefunction(WorkerContext(None).terminated.set)
     assert [field.name for field in fields(Updated)] == ["idle"]
     assert [field.name for field in fields(RawData)] == ["data", "address"]
+
+
+@pytest.mark.parametrize("caller", ["10.9.8.7", "127.0.0.1"])
+async def test_who_comes_through_a_relay_is_nobody_of_this_machine(
+    app: Quart, monkeypatch: pytest.MonkeyPatch, caller: str
+) -> None:
+    monkeypatch.setattr(relay_client, "caller_of", lambda stated, relay: caller)
+    callers: list[str] = []
+
+    @app.after_request
+    async def note(answer: Response) -> Response:
+        callers.append(caller_ip())
+        return answer
+
+    relay = Relay("127.0.0.1", [free_port() for _ in range(3)], RelayKeys("m"))
+    await relay.start()
+    client, granted = RelayClient(f"127.0.0.1:{relay.control_port}", "b", RelayKeys("m")), asyncio.Queue[int]()
+    holding = asyncio.create_task(client.run(lambda host, port: granted.put_nowait(port)))
+    async with served(app, relayed=client.connections) as port, httpx.AsyncClient(trust_env=False) as http:
+        path = "/jobs/MNIST_3_7/pause"
+        assert (await http.post(f"http://localhost:{port}{path}")).status_code == 200
+        through = await granted.get()
+        for host in ("localhost", "127.0.0.1"):
+            answer = await http.post(f"http://{host}:{through}{path}")
+            assert answer.status_code == 401, answer.text
+        assert (await http.get(f"http://127.0.0.1:{through}/health")).status_code == 200
+    holding.cancel()
+    await asyncio.gather(holding, return_exceptions=True)
+    await relay.close()
+    assert callers == ["127.0.0.1", caller, caller, caller]

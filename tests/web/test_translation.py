@@ -94,6 +94,7 @@ NO_SENTENCES = {
     "expected one result of each segment, got two of the same",  # what a message must be, for who wrote the program
     "flnet claim, version 1",  # what is signed begins with it
     "flnet segment, version 1",
+    "flnet relay, version 1",
     "expected the part that is left out at each end, at least 0 and below 0.5; got {}",  # for who writes code
     "expected the part that is moved at each end, at least 0 and below 0.5; got {}",
     "expected a norm above 0, got {}",  # likewise

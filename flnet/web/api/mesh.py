@@ -136,6 +136,11 @@ class InfoView(View):
     )
     machine: str = Field(default="", description="name of the machine of a node that was given no name")
     unreached: str = Field(default="", description="why this node is thought to be out of the others' reach")
+    relayPort: int | None = Field(
+        default=None,
+        description="the port at which this node, as a relay, takes requests of nodes that others do not reach "
+        "(docs/settings.md, FLNET_RELAY)",
+    )
     jobsInfo: list[JobView]
     lastNodeStatus: Literal["IDLE", "BUSY"]
     peers: list[PeerView]

@@ -320,7 +320,8 @@ class SignInPage(RequestRedirect):
 
 def host_names(node: Node, settings: Settings) -> frozenset[str]:
     """The host names under which this node answers, besides its addresses."""
-    named = (LOCALHOST, settings.node_ip, node.me.id, socket.gethostname(), *settings.allowed_hosts)
+    relay = settings.relay.rpartition(":")[0].strip("[]") if settings.relay else None
+    named = (LOCALHOST, settings.node_ip, relay, node.me.id, socket.gethostname(), *settings.allowed_hosts)
     return frozenset(name.lower().removesuffix(".") for name in named if name)
 
 

@@ -29,6 +29,7 @@ from flnet.text import text
 from flnet.web.auth.operator_token import OperatorToken
 
 LOCALHOST = "localhost"
+RELAYED = "flnet.relayed"  # in the scope of a request that came through a relay
 _HOST = re.compile(r"(\[[0-9a-f:.]{2,45}\]|[a-z0-9_.-]{1,253})(:[0-9]{1,5})?")
 # Names of headers that proxies add, of which each product has its own: Forwarded (RFC 7239) and all X-Forwarded-..., Via,
 # CDN-Loop (RFC 8586), and all that end in the address of a client: X-Real-IP, CF-Connecting-IP, True-Client-IP,
@@ -78,8 +79,11 @@ def asked_host() -> str:
 def is_from_this_machine() -> bool:
     """Whether the request comes from this machine and is for this machine.
 
-    The name counts too: a page whose name leads here (DNS rebinding) comes from loopback as well.
+    The name counts too: a page whose name leads here (DNS rebinding) comes from loopback as well. Who came through a
+    relay is elsewhere, also where the relay runs on this machine.
     """
+    if RELAYED in request.scope:
+        return False
     host = asked_host()
     is_here = is_loopback(caller_ip()) and (host == LOCALHOST or is_loopback(host))
     return is_here and not any(is_of_proxy(name) for name, _ in request.headers)
