@@ -157,6 +157,10 @@ def greeting(node: NodeRuntime, settings: Settings, token: OperatorToken) -> str
         "state": settings.folder,
         "trainers": ", ".join(job["trainer_id"] for job in jobs) or "none",
     }
+    if settings.relay is not None:
+        lines["relay"] = f"others reach this node through {settings.relay}"
+    if settings.relay_ports is not None:
+        lines["relay"] = f"ports {settings.relay_ports}, for nodes that others do not reach"
     if node.trust is not None:
         own = node.trust.own()
         lines |= {"key": own["fingerprint"], "in words": own["words"]}

@@ -168,7 +168,13 @@ class NodeRuntime:
         return self.core.me
 
     async def start(self) -> None:
-        """Load the trainers, and announce this node to its bootstrap peers; returns at once."""
+        """Load the trainers, and announce this node to its bootstrap peers; returns at once.
+
+        Raises:
+            StartError: the ports of its relay cannot be used.
+        """
+        if self.relay is not None:
+            await self.relay.start()
         await self._log_store.begin()
         if self.trust is not None:
             await self.trust.begin()
@@ -191,8 +197,6 @@ class NodeRuntime:
         background += [self.watch.keep()] if self.watch else []
         background += [self.notices.run()] if self.notices else []
         background += [self._discover(self.discovery)] if self.discovery else []
-        if self.relay is not None:
-            await self.relay.start()
         if self.relay_link is not None:
             background.append(self._join_through(self.relay_link, started))
         else:

@@ -259,6 +259,7 @@ def test_an_own_address_is_one_that_a_socket_can_have(monkeypatch: pytest.Monkey
         ({"trust_loopback": "false"}, "http://127.0.0.1:4000/", True),
         ({"listen_address": "0.0.0.0"}, "http://127.0.0.1:4000/", True),
         ({"listen_address": "0.0.0.0", "node_ip": "10.0.0.7"}, "http://10.0.0.7:4000/", True),
+        ({"relay": "10.0.0.1:9200"}, "http://127.0.0.1:4000/", True),
         ({"listen_address": "::1", "node_port": 5}, "http://[::1]:5/", False),
     ],
 )

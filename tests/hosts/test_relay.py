@@ -20,7 +20,7 @@ RELAY = "10.66.0.1"  # the first host
 
 @pytest.mark.parametrize("settings", [{}, {"MESH_KEY": KEY}], ids=["open", "keyed"])
 def test_two_hosts_that_nobody_reaches_train_with_the_others(settings: dict[str, str], tmp_path: Path) -> None:
-    with host_mesh(tmp_path, 4, seed=1, **settings) as made:
+    with host_mesh(tmp_path, 4, 1, None, **settings) as made:
         made.start(RELAY_PORTS="9200-9205")
         made.start()
         # These listen on the loopback of their hosts only, so nothing on the network leads to them.
@@ -36,7 +36,9 @@ def test_two_hosts_that_nobody_reaches_train_with_the_others(settings: dict[str,
                 assert node.history(TRAINER)[-1]["contributors"] == sorted(each.name for each in made.nodes)
         # The host of the relay stops answering to one of them: packets are lost, and no connection ends.
         made.rules.cut(0, 2)
-        until(lambda: "trying again" in behind[0].get("/info").get("unreached", ""), "words that the relay is silent")
+        until(
+            lambda: "trying again" in behind[0].get("/info").get("unreached", ""), "words that the relay is silent"
+        )
         made.rules.heal()
         until(lambda: "unreached" not in behind[0].get("/info"), "a port again")
         made.meshed(*made.nodes)

@@ -9,6 +9,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flnet.errors import StartError
 from flnet.node import relay as relay_module
@@ -485,6 +487,30 @@ def test_an_address_that_holds_half_of_the_ports_gets_no_more() -> None:
     assert ports.choices("c", "x") == []
     assert ports.choices("c", "y") == [3, 4]
     assert Ports([1]).choices("a", "x") == [1]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from("abcdef"), st.sampled_from("xyz"), st.none() | st.integers(0, 9)), max_size=40
+    )
+)
+def test_whoever_comes_and_goes_no_port_has_two_holders(steps: list[tuple[str, str, int | None]]) -> None:
+    ports, held = Ports(range(1, 7)), dict[str, tuple[int, str]]()
+    last: dict[str, int] = {}
+    for name, address, wish in steps:
+        if name in held:
+            ports.give_back(held.pop(name)[0])
+            continue
+        choices = ports.choices(name, address, wish)
+        taken = {port for port, _ in held.values()}
+        assert len(choices) == len(set(choices)) and not taken & set(choices) and set(choices) <= set(range(1, 7))
+        is_full = sum(other == address for _, other in held.values()) >= 3
+        assert bool(choices) != is_full or len(held) == 6
+        if choices:
+            is_first = last.get(name) in choices and all(last[n] != last[name] for n in last if n != name)
+            assert not is_first or choices[0] == last[name]
+            ports.take(choices[0], name, address)
+            held[name], last[name] = (choices[0], address), choices[0]
 
 
 def test_places_are_counted_under_each_name_or_under_none() -> None:

@@ -119,7 +119,8 @@ def _digest(token: str) -> bytes:
 
 def is_token_needed(settings: Settings) -> bool:
     """Whether anybody who can reach the node has to sign in."""
-    return settings.listen_address not in LOOPBACK or not settings.trust_loopback
+    is_at_home = settings.listen_address in LOOPBACK and settings.relay is None
+    return not (is_at_home and settings.trust_loopback)
 
 
 def page_address(settings: Settings) -> str:

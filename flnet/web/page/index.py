@@ -160,7 +160,7 @@ def invitation_of(node: Node, settings: Settings, asked_at: str) -> Invitation |
     Args:
         asked_at: "host:port" at which the reader reached this node.
     """
-    if settings.listen_address in LOOPBACK:
+    if settings.listen_address in LOOPBACK and (settings.relay is None or node.me.ip is None):
         return None
     host = asked_at.rpartition(":")[0].strip("[]") if ":" in asked_at else asked_at
     is_here = host in LOOPBACK or host.startswith("127.")

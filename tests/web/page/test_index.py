@@ -407,5 +407,13 @@ def test_a_node_that_nobody_else_reaches_shows_no_link(node: FakeNode) -> None:
     assert invitation_of(node, Settings(), "127.0.0.1:4000") is None
 
 
+def test_a_node_behind_a_relay_shows_a_link_to_its_address_there_as_soon_as_it_has_one(node: FakeNode) -> None:
+    settings = Settings(relay="10.0.0.1:9200")
+    assert invitation_of(node, settings, "127.0.0.1:4000") is None
+    node.me = Peer(id="b", ip="10.0.0.1", port=9202)
+    shown = invitation_of(node, settings, "127.0.0.1:4000")
+    assert shown is not None and JoinLink.read(shown.link).address == "10.0.0.1:9202"
+
+
 async def test_the_page_says_how_a_node_becomes_reachable(client: Client, node: FakeNode) -> None:
     assert "Let another machine join This node listens on its own machine only." in (await load(client)).text
