@@ -9,6 +9,7 @@ import pytest
 from flnet.fingerprints import key_text
 from flnet.joining import JoinLink
 from flnet.node.trust import Trust
+from flnet.protocol.messages import Peer
 from flnet.settings import Settings, load_settings
 from flnet.text import text
 from flnet.web.page.index import invitation_of
