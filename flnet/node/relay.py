@@ -210,7 +210,7 @@ class Relay:
                     _log.warning("no connection can be accepted now: %s", exc.strerror or exc)
                     await asyncio.sleep(ACCEPT_PAUSE_SECONDS)
                     continue
-                ip = str(ip).removeprefix("::ffff:")
+                ip = str(ip).partition("%")[0].removeprefix("::ffff:")
                 names = limits(network_of(ip))
                 if self._admits(ip) and self._places.take(names):
                     keep(tasks, serve(sock, ip)).add_done_callback(partial(self._give_place, names))

@@ -11,6 +11,7 @@ from flnet.node import runtime
 from flnet.node.relay_client import Relayed
 from flnet.node.runtime import NodeRuntime
 from tests.node.mesh import Linear, Mesh, mesh_of, node_receiver, until
+from tests.node.signed_receiver import signed_receiver
 
 GONE = "the relay is gone"
 
@@ -34,12 +35,13 @@ class MemoryLink:
             self.is_over = True
 
 
-async def behind(mesh: Mesh, link: MemoryLink, *ports: int) -> NodeRuntime:
+async def behind(mesh: Mesh, link: MemoryLink, *ports: int, **settings: str) -> NodeRuntime:
     """A node that others reach at these ports only."""
-    node = await mesh.add("z", Linear(3.0), ("a",), relay_link=link)
+    node = await mesh.add("z", Linear(3.0), ("a",), relay_link=link, **settings)
     mesh.network.unregister("127.0.0.1:4002")
     for port in ports:
-        mesh.network.register_signed(f"127.0.0.1:{port}", node_receiver(node, "safetensors"))
+        receiver = signed_receiver(node) if settings else node_receiver(node, "safetensors")
+        mesh.network.register_signed(f"127.0.0.1:{port}", receiver)
     return node
 
 
@@ -60,11 +62,12 @@ async def test_a_node_announces_the_address_that_its_relay_grants_and_takes_part
     assert link.is_over
 
 
-async def test_another_address_is_announced_to_all_who_know_the_node() -> None:
-    async with mesh_of(1.0, 2.0) as mesh:
+@pytest.mark.parametrize("settings", [{}, {"mesh_key": "correct horse battery staple"}], ids=["open", "keyed"])
+async def test_another_address_is_announced_to_all_who_know_the_node(settings: dict[str, str]) -> None:
+    async with mesh_of(1.0, 2.0, **settings) as mesh:
         link = MemoryLink()
         link.grants.put_nowait(9202)
-        await behind(mesh, link, 9202, 9203)
+        await behind(mesh, link, 9202, 9203, **settings)
         await mesh.full()
         mesh.network.unregister("127.0.0.1:9202")
         link.grants.put_nowait(9203)
