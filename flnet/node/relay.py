@@ -166,11 +166,6 @@ class Relay:
         self._waiting: dict[str, asyncio.Future[Stream]] = {}  # for the data connection of a token
         self._tasks = set[asyncio.Task[None]]()
 
-    @property
-    def nodes(self) -> Mapping[str, int]:
-        """The port of each node that holds one, by the node's name."""
-        return {holder.node: holder.port for holder in self._holders.values()}
-
     async def start(self) -> None:
         """Listen for nodes.
 
@@ -278,14 +273,14 @@ class Relay:
             await asyncio.wait([holder.attending])
 
     async def _attend(self, holder: _Holder, listening: socket.socket) -> None:
-        """Hold the port of a node as long as it says that it is there."""
+        """Hold the port of a node as long as it says that it is there, and its key is accepted."""
         tasks = set[asyncio.Task[None]]()
         keep(tasks, self._accept(listening, holder_limits(holder.port), partial(self._forward, holder), tasks))
         words = text("{peer} is reached at port {port} of this relay", holder.node, holder.port)
         self._publish("relay_granted", words)
         reader, writer = holder.stream
         try:
-            while True:
+            while self._keys.still_trusts(holder.identity):
                 async with asyncio.timeout(SILENCE_SECONDS):
                     await receive(reader, Alive)
                     holder.tell(Alive())
@@ -303,7 +298,10 @@ class Relay:
     async def _forward(self, holder: _Holder, sock: socket.socket, ip: str) -> None:
         """Join the connection of a peer with the one that the node brings for it."""
         token, arrived = secrets.token_hex(16), asyncio.get_running_loop().create_future()
-        _, writer = peer = await opened(sock)
+        try:
+            _, writer = peer = await opened(sock)
+        except OSError:
+            return
         self._waiting[token] = arrived
         try:
             holder.tell(Incoming(token=token, caller=ip))

@@ -209,6 +209,10 @@ class RelayKeys:
             raise NotAccepted(text("the key with the fingerprint {part} is not accepted here", short(request.key)))
         return request.key
 
+    def still_trusts(self, identity: str) -> bool:
+        """Whether who passed `check` before would do so again; people may reject a key at any time."""
+        return self.trusts is None or self.trusts(identity)
+
 
 def _base64(raw: bytes) -> str:
     return base64.b64encode(raw).decode("ascii")
