@@ -6,6 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from flnet.node import relay_client
 from flnet.node.relay import Places, Ports, Relay, Stream, holder_limits
 from flnet.node.relay_client import RelayClient, caller_of
 from flnet.node.relay_messages import Challenge, Granted, Incoming, PortRequest, RelayKeys, Token, encoded, receive
+from flnet.security.keys import own_key
+from flnet.security.tls import Channel, server_context
 from tests.ports import free_port
 from tests.security.keypairs import MESH, OTHER_MESH, TestKey
 
@@ -62,7 +65,7 @@ class World:
         self.ports = [free_port() for _ in range(6)]
         self.told: list[str] = []
         self.relay: Relay
-        self._stack = AsyncExitStack()
+        self._running: dict[Node, asyncio.Task[None]] = {}
 
     async def start(self, keys: RelayKeys | None = None, **more: Any) -> None:
         said: dict[str, Any] = {"publish": lambda kind, words: self.told.append(str(words))}
@@ -74,22 +77,31 @@ class World:
         """The port of each node that holds one."""
         return {holder.node: holder.port for holder in self.relay._holders.values()}
 
-    def client(self, name: str, keys: RelayKeys | None = None) -> RelayClient:
-        address = f"{HERE}:{self.ports[0]}"
-        return RelayClient(address, name, keys or RelayKeys("m"), pauses=PAUSES)
+    def client(self, name: str, keys: RelayKeys | None = None, channel: Channel | None = None) -> RelayClient:
+        tls = (channel.known, channel.name) if channel is not None else (None, "")
+        return RelayClient(f"{HERE}:{self.ports[0]}", name, keys or RelayKeys("m"), tls=tls, pauses=PAUSES)
 
     async def node(
-        self, name: str, handler: Callable[[Stream], Any], keys: RelayKeys | None = None, *, waits: bool = True
+        self,
+        name: str,
+        handler: Callable[[Stream], Any],
+        keys: RelayKeys | None = None,
+        *,
+        waits: bool = True,
+        channel: Channel | None = None,
     ) -> Node:
-        node = Node(self.client(name, keys), handler)
-        task = asyncio.create_task(node.run())
-        self._stack.push_async_callback(stopped, task)
+        node = Node(self.client(name, keys, channel), handler)
+        self._running[node] = asyncio.create_task(node.run())
         if waits:
             await until(lambda: bool(node.addresses))
         return node
 
+    async def stop(self, node: Node) -> None:
+        await stopped(self._running.pop(node))
+
     async def close(self) -> None:
-        await self._stack.aclose()
+        for node in list(self._running):
+            await self.stop(node)
         await self.relay.close()
 
 
@@ -351,6 +363,30 @@ async def test_in_a_pinned_mesh_a_node_has_a_port_as_long_as_its_key_is_accepted
     await until(lambda: bool(node.addresses))
     trusted.clear()  # a person rejects the key: the port goes when the node says again that it is there
     await until(lambda: not world.holders() and "is not accepted here" in node.client.trouble)
+
+
+async def test_in_a_pinned_mesh_a_request_goes_to_a_relay_whose_key_is_accepted_and_through_tls_only(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, asked_of = own_key(tmp_path).text, list[str]()
+
+    def trusts(key: str) -> bool:
+        asked_of.append(key)
+        return True
+
+    await world.start(RelayKeys("m", TestKey(9), None, trusts), tls=server_context(tmp_path, lambda: None))
+    keys = RelayKeys("m", TestKey(1), None, lambda _: True)
+    with monkeypatch.context() as patched:
+        patched.setattr(relay_module, "GREETING_SECONDS", 0.1)
+        plain = await world.node("b", echo, keys, waits=False)
+        await until(lambda: "gives this node no port" in plain.client.trouble)
+        await world.stop(plain)
+    stranger = await world.node("b", echo, keys, waits=False, channel=Channel(key.__ne__))
+    await until(lambda: "its key is not accepted here" in stranger.client.trouble)
+    assert not asked_of and not world.holders()
+    node = await world.node("b", echo, keys, channel=Channel(key.__eq__))
+    assert set(asked_of) == {TestKey(1).text}
+    assert await asked(node.addresses[0][1], b"through") == b"through"
 
 
 async def test_a_recorded_request_is_of_no_use(world: World) -> None:
