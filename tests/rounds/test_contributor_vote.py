@@ -178,6 +178,29 @@ def test_all_must_accept_the_set_of_all_before_it_is_settled_without_a_leader() 
     assert mesh.settled == {some(*mesh.votes)}
 
 
+def test_what_all_accepted_binds_a_leader_also_if_some_have_accepted_it_under_a_later_ballot_since() -> None:
+    """Of seven members all accept what all have, but hear little of it; then a leader fails half way, and leads again."""
+    mesh, (leader, second, *others) = Members(7, 5, has_parts=True), members(7)
+    everyone = some(*mesh.votes)
+    for name, vote in mesh.votes.items():
+        mesh.say(name, vote.accept_all(everyone))
+    mesh.under_way = deque(message for message in mesh.under_way if message[1] == others[-1])
+    mesh.deliver_all()
+    assert mesh.settled == {everyone} and mesh.votes[leader].settled is None
+    mesh.say(leader, mesh.votes[leader].lead(everyone))
+    while mesh.under_way:
+        proposes = isinstance(mesh.under_way[0][2], ProposePart)
+        if proposes and mesh.under_way[0][1] != second:  # all others miss the proposal
+            mesh.under_way.popleft()
+        else:
+            mesh.deliver()
+    assert mesh.votes[second].accepted is not None and mesh.votes[second].accepted.ballot == 1
+    mesh.held = dict.fromkeys(mesh.votes, some("n00", "n01"))  # as if it were settled no longer what all have
+    mesh.say(leader, mesh.votes[leader].lead(some("n00", "n01")))
+    mesh.deliver_all()
+    assert mesh.settled == {everyone}
+
+
 @pytest.mark.parametrize("is_held", [True, False])
 def test_an_update_of_who_has_vanished_is_settled_only_if_all_others_hold_it(is_held: bool) -> None:
     mesh, (leader, second, third, gone) = Members(4, 3, has_parts=True), members(4)
