@@ -156,6 +156,7 @@ class ContributorVote:
                     and self._accepted[1] != contributors
                 )
                 if self._me in self._members and self._is_sound(contributors) and not is_other:
+                    self._ballot = 0  # under a lower one this node leads no more
                     return self._accept(ballot, contributors)
             case AcceptPart(ballot=ballot, contributors=members):
                 self._count(sender, ballot, contributors_of(members))

@@ -165,6 +165,20 @@ def test_no_schedule_of_losses_and_leaders_settles_two_sets(count: int, seed: in
     assert before <= mesh.settled
 
 
+def test_who_accepts_under_a_higher_ballot_leads_under_its_own_no_more() -> None:
+    """Also where it never heard that the other one asked for promises."""
+    mesh, (first, second, third) = Members(3, 2), members(3)
+    (_, asks), *_ = mesh.votes[first].lead(some(first))
+    late = mesh.votes[third].receive(first, asks)[0][1]
+    (_, asks), *_ = mesh.votes[second].lead(some(second, third))
+    (_, promise), *_ = mesh.votes[third].receive(second, asks)
+    (_, proposal), *_ = mesh.votes[second].receive(third, promise)
+    mesh.say(first, mesh.votes[first].receive(second, proposal))
+    assert mesh.votes[first].receive(third, late) == []
+    mesh.deliver_all()
+    assert mesh.settled == {some(second, third)}
+
+
 # Members that hold parts of updates.
 
 
