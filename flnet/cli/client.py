@@ -444,6 +444,17 @@ class NodeClient:
         """POST /data/{trainer}/import with a form of files; returns the result of the import."""
         path = f"/data/{quote(trainer, safe='')}/import"
         query = {name: "true" for name, wanted in (("replace", replace), ("add", add)) if wanted}
+        return self._post_form(path, form, boundary, query)
+
+    def offers(self) -> list[View]:
+        """GET /trainers/offers."""
+        return self._list("/trainers/offers")
+
+    def take_over(self, form: Iterator[bytes], boundary: str) -> View:
+        """POST /trainers/offers with a form of fields and files."""
+        return self._post_form("/trainers/offers", form, boundary, {})
+
+    def _post_form(self, path: str, form: Iterator[bytes], boundary: str, query: Mapping[str, str]) -> View:
         headers = {"Content-Type": f"multipart/form-data; boundary={boundary}"}
         waits = httpx.Timeout(TIMEOUT_SECONDS, write=WORK_SECONDS, read=None)  # a round may have to end first
         with self._translated():

@@ -43,6 +43,7 @@ COMMANDS = {
     "token": "flnet.cli.keys:token_command",
     "data": "flnet.cli.data",
     "new-trainer": "flnet.cli.new_trainer",
+    "take-over": "flnet.cli.take_over",
     "experiment": "flnet.cli.experiment",
 }
 

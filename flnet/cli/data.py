@@ -164,8 +164,8 @@ def import_to_node(address: str, trainer: str, source: Path, *, replace: bool, a
         ImportRefused: they cannot be read here. PeerUnreachable, PeerTimeout, PeerRefused: by the node.
     """
     boundary = secrets.token_hex(16)
-    with NodeClient(address) as node, _bar(source) as moved:
-        return node.import_files(trainer, _form(source, boundary, moved), boundary, replace=replace, add=add)
+    with NodeClient(address) as node, transfer_bar(source) as moved:
+        return node.import_files(trainer, form_of(source, boundary, moved), boundary, replace=replace, add=add)
 
 
 def import_here(settings: Settings, trainer: str, source: Path, *, replace: bool, add: bool = False) -> View:
@@ -179,7 +179,7 @@ def import_here(settings: Settings, trainer: str, source: Path, *, replace: bool
         settings = settings.model_copy(update={"datasets_path": settings.datasets_path.resolve()})
     (file,) = find_trainers(settings.model_copy(update={"trainers": (trainer,)}))
     place = place_of(file, settings.datasets_path)
-    with _bar(source) as moving:
+    with transfer_bar(source) as moving:
         moved = bring_to(place, source, settings.max_import_gigabytes, replace=replace, add=add, report=moving)
     view = _asked(settings, trainer)
     read = str(place.path) in view.get("source", "")
@@ -221,9 +221,18 @@ def _asked(settings: Settings, trainer: str) -> View:
     return views[0]
 
 
-def _form(source: Path, boundary: str, moved: Any) -> Iterator[bytes]:
-    """Generate a multipart form with all files; only one file is open at a time."""
-    for name, path in files_of(source):
+def form_of(
+    source: Path | None, boundary: str, moved: Callable[[int], None], fields: Mapping[str, str] | None = None
+) -> Iterator[bytes]:
+    """Generate a multipart form with these fields and then all files; only one file is open at a time.
+
+    Args:
+        source: a file or folder; None for no files.
+        moved: told how many bytes were read.
+    """
+    for name, value in (fields or {}).items():
+        yield f'--{boundary}\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'.encode()
+    for name, path in files_of(source) if source is not None else ():
         safe = name.replace("\\", "\\\\").replace('"', "%22").replace("\r", "%0D").replace("\n", "%0A")
         head = f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{safe}"\r\n'
         yield head.encode() + b"Content-Type: application/octet-stream\r\n\r\n"
@@ -236,7 +245,7 @@ def _form(source: Path, boundary: str, moved: Any) -> Iterator[bytes]:
 
 
 @contextmanager
-def _bar(source: Path) -> Iterator[Any]:
+def transfer_bar(source: Path) -> Iterator[Callable[[int], None]]:
     """A progress bar; yields a function that adds a number of bytes."""
     total = sum(path.stat().st_size for _, path in files_of(source))
     with _transfers() as bars:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flnet.cli.commands import cli
 from flnet.compute.loader import find_trainers
 from flnet.datasets.dataset_import import Upload
 from flnet.datasets.guess import Choices, TableGuess, stated
@@ -21,9 +24,11 @@ from flnet.node.runtime import NodeRuntime
 from flnet.params.params import TrainerId
 from flnet.settings import Settings
 from flnet.trainer import Trainer
+from flnet.web.app import create_app
 from tests.compute.inline_queue import InlineQueue
 from tests.datasets.own_files import class_folders, csv_file, two_clouds
 from tests.node.mesh import Linear, Mesh, until
+from tests.web.conftest import served
 
 CLOUDS = TrainerId("CLOUDS")
 TABLE = {"kind": "table", "target": "y", "classes": ["no", "yes"], "label": "Clouds"}
@@ -124,6 +129,76 @@ async def test_a_description_is_taken_over_without_data_and_as_it_was_shown(mesh
     with pytest.raises(ImportRefused, match="there is a trainer PETS already"):
         await b.own_trainers.take_over("a", "PETS", offer.digest, None)
     assert sorted(path.name for path in (tmp_path / "data" / "pets").iterdir()) == ["cat", "dog"]
+
+
+async def test_a_trainer_is_taken_over_from_another_terminal(mesh: Mesh, tmp_path: Path) -> None:
+    a, b = mesh.nodes["a"], mesh.nodes["b"]
+    draft = await looked_at(a, rows(tmp_path))
+    await a.own_trainers.make(draft.key, "CLOUDS", Choices(label="Clouds \x1b[2J"), offered=True)
+    (offer,) = await b.own_trainers.offers()
+    async with served(create_app(b, Settings(state_path=tmp_path / "b", trainers=("MNIST_3_7",)))) as port:
+
+        async def flnet(*words: str) -> Result:
+            return await asyncio.to_thread(
+                CliRunner().invoke, cli, ("take-over", *words, "--node", f"127.0.0.1:{port}")
+            )
+
+        shown = await flnet()
+        assert shown.exit_code == 0, shown.output
+        assert "CLOUDS of a:" in shown.stdout
+        assert '    target = "y"' in shown.stdout
+        assert offer.digest[:10] in shown.stdout
+        assert "\x1b" not in shown.stdout
+        (listed,) = json.loads((await flnet("--json")).stdout)
+        assert (listed["peer"], listed["id"], listed["digest"]) == ("a", "CLOUDS", offer.digest)
+
+        other = csv_file(tmp_path / "mine.csv", ["b", "a"], [row[:2] for row in two_clouds(40, 1)])
+        refusals = [
+            (("DOGS",), 1, "no node offers this trainer DOGS; offered is CLOUDS of a"),
+            (("CLOUDS", "--from", "c"), 1, "no node offers this trainer CLOUDS"),
+            (("CLOUDS", "--digest", "0" * 10), 1, "no node offers this trainer CLOUDS"),
+            (("CLOUDS", str(other)), 1, "missing y; found b, a"),
+            (("CLOUDS", str(tmp_path / "none.csv")), 2, "does not exist"),
+            (("--from", "a"), 2, "--from and --digest go with NAME"),
+        ]
+        for words, code, why in refusals:
+            refused = await flnet(*words)
+            assert (refused.exit_code, why in refused.output.replace("\n", " ")) == (code, True), refused.output
+        assert set(b.core.jobs) == {"MNIST_3_7"}
+
+        mine = rows(tmp_path, "mine.csv", 40)
+        taken = await flnet("CLOUDS", str(mine), "--from", "a", "--digest", offer.digest[:10])
+        assert taken.exit_code == 0, taken.output
+        assert "CLOUDS was taken over from a." in taken.stdout
+        assert "add it there before the next start" in taken.stdout
+        await until(lambda: b.job(CLOUDS).phase == "IDLE")
+        assert (tmp_path / "b" / "own-data" / "clouds.csv").read_bytes() == mine.read_bytes()
+        assert "no other node offers a trainer" in (await flnet()).stdout
+
+
+async def test_offers_that_differ_are_not_taken_over_by_their_name_alone(tmp_path: Path) -> None:
+    made = Mesh()
+    try:
+        for name, others in (("a", ()), ("b", ("a",)), ("c", ("a",))):
+            pool = InlineQueue(AnyTrainer(1.0))
+            await made.add(name, None, others, pool=pool, state_path=tmp_path / name)
+        await made.full()
+        for name, label in (("a", "One"), ("b", "Other")):
+            node = made.nodes[name]
+            draft = await looked_at(node, rows(tmp_path))
+            await node.own_trainers.make(draft.key, "CLOUDS", Choices(label=label), offered=True)
+        c = made.nodes["c"]
+        async with served(create_app(c, Settings(state_path=tmp_path / "c"))) as port:
+            words = ("take-over", "CLOUDS", "--node", f"127.0.0.1:{port}")
+            refused = await asyncio.to_thread(CliRunner().invoke, cli, words)
+            assert refused.exit_code == 1
+            assert "a, b offer trainers CLOUDS that differ: choose one with --from" in refused.output
+            taken = await asyncio.to_thread(CliRunner().invoke, cli, (*words, "--from", "b", "--json"))
+        assert json.loads(taken.stdout) == {"trainer_id": "CLOUDS", "must_be_named": False}
+        own = read_own(tmp_path / "c" / "own-trainers" / "CLOUDS.toml")
+        assert own.label == "Other"
+    finally:
+        await made.stop()
 
 
 async def test_what_is_not_offered_is_shown_to_nobody(mesh: Mesh, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast, get_args
 from urllib.parse import quote
 
-from quart import Response, redirect, request
+from quart import Response, redirect
 
 from flnet.datasets.guess import MOST_WORDS, Choices, Column, ImagesGuess, TableGuess, Use, listing_of, words_in
 from flnet.errors import FlnetError, ImportRefused, InvalidMessage
@@ -19,8 +19,8 @@ from flnet.node.own_trainers import Draft, Offer
 from flnet.settings import Settings
 from flnet.text import text
 from flnet.web.api.data_import import import_body
+from flnet.web.api.own_trainers import files_from_request, taken_from_request
 from flnet.web.auth.permissions import Who
-from flnet.web.body import Files, hand_on_body
 from flnet.web.formatting import one_line
 from flnet.web.page.frame import Notice, notices, redirect_with_notice, show
 from flnet.web.routes import Pages
@@ -62,7 +62,7 @@ class OfferCard:
 async def look_at(node: Node) -> Any:
     """Take data in, and lead to what they seem to be."""
     try:
-        files = await _files(node)
+        files = await files_from_request(node)
         if files.upload is None:
             raise ImportRefused(text("no files came; choose a file, a folder, or a .zip or .tar archive"))
         draft = await node.own_trainers.look(files.upload)
@@ -98,9 +98,7 @@ async def take_over(node: Node, settings: Settings) -> Any:
     t = request_translator()
 
     async def taken() -> str:
-        files = await _files(node)
-        peer, name, digest = (files.fields.get(field, "") for field in ("peer", "name", "digest"))
-        trainer = await node.own_trainers.take_over(peer, name, digest, files.upload)
+        trainer, peer = await taken_from_request(node)
         words = t("{trainer} was taken over from {peer}.", trainer=trainer, peer=one_line(peer, 64))
         return f"{words} {restart_words(settings)}".strip()
 
@@ -173,24 +171,6 @@ def _one_of(form: Mapping[str, str], field: str, allowed: Sequence[str]) -> str:
             text("{field} is {value}; expected one of {expected}", field, repr(value[:20]), ", ".join(allowed))
         )
     return value
-
-
-async def _files(node: Node) -> Files:
-    """The files and fields of the form that comes.
-
-    Raises:
-        PeerError: they cannot be taken in; nothing is left of them.
-    """
-    files = Files(
-        lambda _: node.own_trainers.begin(), request.mimetype, request.mimetype_params, name="", replace=True
-    )
-    try:
-        await hand_on_body(files)
-    except BaseException:
-        if files.upload is not None:
-            files.upload.discard()
-        raise
-    return files
 
 
 def _to_overview(words: str, settings: Settings) -> Any:
