@@ -28,6 +28,7 @@
     │   ├── NoData                404  the trainer exists here, but has no data
     │   ├── UnknownPath           404  no such endpoint for messages
     │   ├── UnknownModel          404  this node keeps no model with that digest
+    │   ├── NoProposal            404  nobody proposes that aggregation rule any more
     │   ├── UnknownPeer           404  this node knows no peer with that id
     │   ├── UnknownKey            404  this node has accepted no key with that name
     │   ├── NotOffered            404  the trainer has no prediction, or no export in that format
@@ -304,6 +305,13 @@ class UnknownModel(PeerError):
 
     status = 404
     code = "unknown_model"
+
+
+class NoProposal(PeerError):
+    """Nobody proposes this aggregation rule any more."""
+
+    status = 404
+    code = "no_proposal"
 
 
 class UnknownPeer(PeerError):

@@ -446,6 +446,22 @@ class NodeClient:
         query = {name: "true" for name, wanted in (("replace", replace), ("add", add)) if wanted}
         return self._post_form(path, form, boundary, query)
 
+    def proposals(self, trainer: str) -> list[View]:
+        """GET /jobs/{trainer}/proposals."""
+        return self._list(_job_path(trainer) + "/proposals")
+
+    def propose(self, trainer: str, rule: str) -> View:
+        """POST /jobs/{trainer}/proposals; the job afterwards."""
+        return self._object("POST", _job_path(trainer) + "/proposals", {"aggregation": rule})
+
+    def answer(self, trainer: str, mark: str, *, takes: bool) -> View:
+        """POST /jobs/{trainer}/proposals/answer; the job afterwards."""
+        return self._object("POST", _job_path(trainer) + "/proposals/answer", {"mark": mark, "takes": takes})
+
+    def withdraw(self, trainer: str) -> View:
+        """DELETE /jobs/{trainer}/proposals; the job afterwards."""
+        return self._object("DELETE", _job_path(trainer) + "/proposals")
+
     def offers(self) -> list[View]:
         """GET /trainers/offers."""
         return self._list("/trainers/offers")

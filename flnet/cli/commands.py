@@ -27,6 +27,7 @@ COMMANDS = {
     "history": "flnet.cli.history",
     "watch": "flnet.cli.status:watch_command",
     "params": "flnet.cli.train:params_command",
+    "rule": "flnet.cli.rule",
     "predict": "flnet.cli.predict",
     "labels": "flnet.cli.diagnostics:labels_command",
     "groups": "flnet.cli.diagnostics:groups_command",

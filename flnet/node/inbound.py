@@ -76,6 +76,7 @@ from flnet.protocol.secure_sum import SecureSumMessage
 from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import TEST, Claim, Contribution, Report, RoundKey, Update
 from flnet.protocol.vertical import VerticalMessage
+from flnet.rounds.settings import rule_in
 from flnet.security.claims import ClaimSigner
 from flnet.security.rate_limits import Buckets
 from flnet.security.signatures import NodeKey
@@ -177,6 +178,7 @@ def update_of(m: ModelParams, params: Params) -> Update:
         memory=memory,
         group=m.group or "",
         segments=segments,
+        rule=rule_in(_stated(m)),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 from pydantic import AfterValidator, ConfigDict, Field
@@ -50,6 +50,40 @@ class EditHyperParams(PersonMessage):
             return HyperParamsEdited(stated)
         rule = parse_rule(stated.pop("aggregation"))
         return HyperParamsEdited(stated, rule.name, rule.adds_as_they_come)
+
+
+class RuleChanges(Protocol):
+    """What people say of aggregation rules that are proposed to the mesh; see `flnet.node.rule_changes`."""
+
+    async def look(self, trainer: TrainerId) -> None:
+        """Ask all peers what they propose; raises UnknownTrainer."""
+        ...
+
+    async def propose(self, trainer: TrainerId, rule: str) -> None:
+        """Propose a rule, as FLNET_AGGREGATION is written.
+
+        Raises:
+            UnknownTrainer, NotReady: there is no such job, or not yet.
+            InvalidMessage: there is no such rule, or it does not fit. JobBusy: another proposal is open.
+        """
+        ...
+
+    async def answer(self, trainer: TrainerId, mark: str, *, takes: bool) -> None:
+        """Take or decline the proposal of another node.
+
+        Raises:
+            UnknownTrainer, NotReady: there is no such job, or not yet.
+            NoProposal: it is not made any more. InvalidMessage: the rule does not fit. JobBusy: another one was taken.
+        """
+        ...
+
+    async def withdraw(self, trainer: TrainerId) -> None:
+        """Withdraw what this node proposes.
+
+        Raises:
+            UnknownTrainer: no such job. NoProposal: it proposes nothing. JobBusy: all nodes have taken it.
+        """
+        ...
 
 
 class LeaveOneOutResults(Protocol):
@@ -98,6 +132,7 @@ class PeerInfo:
         relay: "host:port" for FLNET_RELAY, if it is a relay; else "".
         jobs: at most MAX_JOBS of them.
         error: why nothing is known of it; None if it answered.
+        asked: when it was asked, in seconds of a clock that only rises.
     """
 
     id: str
@@ -107,6 +142,7 @@ class PeerInfo:
     relay: str = ""
     jobs: tuple[JobView, ...] = ()
     error: str | None = None
+    asked: float = field(default=0.0, compare=False)
 
     @classmethod
     def claimed(cls, peer: str, address: str, info: Mapping[str, Any]) -> PeerInfo:
@@ -182,6 +218,11 @@ class Node(Protocol):
     @property
     def own_trainers(self) -> OwnTrainers:
         """No-code trainers that people of this node make or take over."""
+        ...
+
+    @property
+    def rule_changes(self) -> RuleChanges:
+        """Aggregation rules that are proposed to the mesh."""
         ...
 
     @property

@@ -8,7 +8,7 @@ checked again.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ AT_ONCE = 8  # peers that are asked at the same time
 MANY = 16  # peers, of which each is asked as soon as it is due
 ASKED_A_TICK = 0.25  # peers where there are more, so that requests do not grow with the mesh
 Tell = Callable[[str, str, str, Mapping[str, Any]], object]
+Listen = Callable[[Sequence[PeerInfo]], Awaitable[object]]
 
 
 @dataclass(frozen=True)
@@ -57,6 +58,8 @@ class MeetingChecks:
         self._allowance = float(AT_ONCE)  # peers that may be asked now
         self._due: dict[str, float] = {}  # when a peer is asked next, by the clock of the event loop
         self._differs: dict[TrainerId, dict[str, str]] = {}
+        self._rules: dict[TrainerId, str] = {}  # of the jobs, at the last check
+        self.listen: Listen | None = None  # told of all answers, too
 
     async def run(self) -> None:
         """Ask and compare for ever."""
@@ -75,8 +78,14 @@ class MeetingChecks:
         self._allowance = min(AT_ONCE, self._allowance + (ASKED_A_TICK if len(alive) > MANY else AT_ONCE))
         asked = due[: int(self._allowance)]
         self._allowance -= len(asked)
-        for info in await self._infos.ask([alive[name] for name in asked]):
+        infos = await self._infos.ask([alive[name] for name in asked])
+        for info in infos:
             self._answered(info, now)
+        if self.listen is not None and infos:
+            await self.listen(infos)
+        if self._rule_has_changed():
+            # What was stated is of earlier rounds, and others open the next one a moment later.
+            self._stated, self._due = {}, dict.fromkeys(alive, now + AGAIN_SECONDS)
         for trainer, job in self._core.jobs.items():
             self._compare(trainer, job)
 
@@ -89,6 +98,12 @@ class MeetingChecks:
         """The peers with which this node cannot train, by name, and why."""
         found = self._differs.get(trainer, {})
         return [DiffersView(peer=peer, words=words) for peer, words in sorted(found.items())]
+
+    def _rule_has_changed(self) -> bool:
+        """Whether a job averages by a proposed rule that has come into force since the last check."""
+        before, self._rules = self._rules, {trainer: job.settings.rule for trainer, job in self._core.jobs.items()}
+        changed = [trainer for trainer, rule in self._rules.items() if before.get(trainer, rule) != rule]
+        return any(self._core.jobs[trainer].rule_change.changes_rules for trainer in changed)
 
     def _answered(self, info: PeerInfo, now: float) -> None:
         """Keep what a peer states; one that does not answer has stated what it said before."""

@@ -10,6 +10,7 @@ import json
 import math
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 from flnet.errors import TransportError
@@ -142,7 +143,7 @@ async def _ask(transport: Transport, peer: View, distances: Distances) -> PeerIn
         return PeerInfo(name, address, error=text("no usable answer: {reason}", exc))
     if reply.status != 200 or info is None:
         return PeerInfo(name, address, error=text("answered {status} instead of its state", reply.status))
-    return info
+    return replace(info, asked=asked)
 
 
 def _info(name: str, address: str, body: bytes) -> PeerInfo | None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import flnet
 from flnet.compute.queue import ComputeQueue
-from flnet.errors import NotComparable, NotReady, PeerError, Pending, UnknownPath
+from flnet.errors import NotComparable, NotReady, PeerError, Pending, UnknownPath, UnknownPeer
 from flnet.fingerprints import short
 from flnet.membership.names import NameTaken
 from flnet.names import DEFAULT_MESH
@@ -41,6 +41,7 @@ from flnet.node.reach import Reachability
 from flnet.node.relay import Relay
 from flnet.node.relay_client import RelayLink
 from flnet.node.round_history import PeerHistory, RoundHistory
+from flnet.node.rule_changes import RuleChanges
 from flnet.node.schedules import Schedules
 from flnet.node.trust import Introductions, Trust
 from flnet.params.params import Digest, PeerId, TrainerId
@@ -158,6 +159,8 @@ class NodeRuntime:
         self.checks = MessageChecks(core.me.id, time.monotonic, self.feed.publish)
         self._queue = EventQueue(self._handle, lambda words: self.feed.publish("fault", words, data={}))
         self.id_predictions.ask = self._queue.ask
+        self.rule_changes = RuleChanges(core, self._peer_infos, self.peers, self.deliver, self._queue.ask)
+        self._meeting.listen = self.rule_changes.heard
         self._progress: dict[TrainerId, ProgressView] = {}
         self._performer = make_performer(self)
         self._background: list[asyncio.Task[None]] = []  # what looks after this node from time to time
@@ -190,6 +193,7 @@ class NodeRuntime:
             self._log_store.write(),
             self.leave_one_out.run(),
             self._meeting.run(),
+            self.rule_changes.run(),
         ]
         background.append(give_back_when_idle(self._buffers, self._is_busy, IDLE_SECONDS))
         if self.trust is not None:
@@ -385,12 +389,19 @@ class NodeRuntime:
 
     async def forget(self, peer: str) -> Sequence[View]:
         """Forget a peer, so that its name is free; those that are left."""
-        await self._queue.ask(None, PeerForgotten(PeerId(peer)))
+        try:
+            await self._queue.ask(None, PeerForgotten(PeerId(peer)))
+        except UnknownPeer:  # gone for so long that only a proposed rule still waits for it
+            if not self.rule_changes.waits_for(PeerId(peer)):
+                raise
+        self.rule_changes.forgotten(PeerId(peer))
         return self.peers()
 
     async def peer_infos(self) -> Sequence[PeerInfo]:
         """The peers' answers to GET /info."""
-        return await self._peer_infos.get()
+        infos = await self._peer_infos.get()
+        await self.rule_changes.heard(infos)
+        return infos
 
     async def peer_rounds(self, trainer: TrainerId) -> Mapping[str, Points]:
         """Accuracies on the peers by round."""

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from flnet.params.arithmetic import Squares
 from flnet.params.params import Digest, MergeRule, Params, PeerId
 from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Scored
-from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, SeriesMessage
+from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, RuleStatement, SeriesMessage
 from flnet.protocol.secure_sum import SecretResult, SecurePart
 from flnet.protocol.updates import Claim, Contribution, NoisyRelease, RoundKey, Update
 from flnet.protocol.vertical import AnyPart, ClassMeaning, EpochClosedPart, TalkPart
@@ -114,6 +114,44 @@ class HyperParamsEdited(Event):
     changes: Mapping[str, float]
     merging: str = ""
     folds: bool = True
+
+
+@dataclass(frozen=True)
+class RuleProposed(Event):
+    """A person proposes an aggregation rule to the mesh; `rule` by its whole name, `nonce` of its own each time."""
+
+    rule: str
+    nonce: str
+
+
+@dataclass(frozen=True)
+class RuleAnswered(Event):
+    """A person takes or declines the proposal with this mark."""
+
+    mark: str
+    takes: bool
+
+
+@dataclass(frozen=True)
+class RuleWithdrawn(Event):
+    """A person withdraws the proposal of this node."""
+
+
+@dataclass(frozen=True)
+class RulesHeard(Event):
+    """What other nodes state of proposed aggregation rules.
+
+    Attributes:
+        present: the other nodes that are in the mesh now, also those that do not answer.
+        stated: what those state that have answered and have the job.
+        without: those that have answered and do not have it.
+        forgotten: by a person of this node.
+    """
+
+    present: frozenset[PeerId]
+    stated: Mapping[PeerId, RuleStatement] = field(default_factory=dict)
+    without: frozenset[PeerId] = frozenset()
+    forgotten: frozenset[PeerId] = frozenset()
 
 
 @dataclass(frozen=True)

@@ -462,6 +462,30 @@ class ChoiceMessage(Message):
 MOST_ROUNDS = 100  # of a series with a goal, if nobody says
 
 
+_Mark = Annotated[str, Field(pattern="^([0-9a-f]{32})?$")]
+
+
+class RuleStatement(BaseModel):
+    """How far a node is with the aggregation rule that it has taken; see `flnet.rounds.rule_change`.
+
+    Attributes:
+        by: the node that proposes the rule; empty if none was taken.
+        nonce: of the proposal.
+        ready: whether all members have taken it, as this node has heard.
+        in_force: mark of the proposal that came into force last; empty if none did.
+        declined: marks of proposals that it does not take.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+
+    by: Annotated[str, Field(max_length=MAX_NAME)] = ""
+    rule: Annotated[str, Field(max_length=200)] = ""
+    nonce: _Mark = ""
+    ready: bool = False
+    in_force: _Mark = ""
+    declined: Annotated[tuple[_Mark, ...], Field(max_length=8)] = ()
+
+
 class PersonMessage(Message):
     """A message from a person; unknown fields are refused."""
 

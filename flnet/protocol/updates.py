@@ -123,6 +123,7 @@ class Update:
             no arrays: it remembers nothing yet.
         group: of a secure sum, for which the parameters are masked; empty where they are not.
         segments: digests of its segments, where it is averaged in segments.
+        rule: the aggregation rule that the peer states; empty if it states none (in the thesis' format).
     """
 
     peer: PeerId
@@ -137,6 +138,7 @@ class Update:
     memory: Digest | None = field(default=None, compare=False)
     group: str = ""
     segments: tuple[Digest, ...] = ()
+    rule: str = field(default="", compare=False)
 
     def stated(self) -> dict[str, Any]:
         """The sender's statement about it, as fields of a message; in rounds and in versions."""

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
 from flnet.aggregation.naming import rule_text
+from flnet.algorithms.k_means import groups_rows
 from flnet.algorithms.registry import check_rule, parse_rule
 from flnet.errors import (
     IllegalStep,
@@ -49,6 +50,10 @@ from flnet.protocol.events import (
     Resumed,
     RolledBack,
     RoundTriggered,
+    RuleAnswered,
+    RuleProposed,
+    RulesHeard,
+    RuleWithdrawn,
     SeriesStopped,
     TimerFired,
     WillingnessChanged,
@@ -63,6 +68,7 @@ from flnet.rounds.history import History, RoundRecord, names
 from flnet.rounds.model import MASKED, HeldModel, Model
 from flnet.rounds.peers import Peers
 from flnet.rounds.privacy_budget import PrivacyBudget, read_accounts
+from flnet.rounds.rule_change import RuleChange, read_change
 from flnet.rounds.schedule import Arrivals, Arrived
 from flnet.rounds.series import Inbox, OwnSchedule, Series, read_request
 from flnet.rounds.settings import JobSettings
@@ -164,6 +170,7 @@ class BaseJob(ABC, Generic[R_co]):
         self.arrivals, self.history, self.snapshot = Arrivals(self.tell), History(self.tell), Snapshot()
         self.budget = PrivacyBudget(self.settings, self.tell)
         self.search = GroupSearch()
+        self.rule_change = RuleChange(self.settings, self.tell)
         self.round: R_co | None = None
         self._parts = Parts(
             self.settings,
@@ -256,6 +263,7 @@ class BaseJob(ABC, Generic[R_co]):
             "vertical": self._view_of_holders(),
             "rule_needs": parse_rule(self.settings.rule).least,
             **self.settings.view(),
+            **self.rule_change.view(),
             **self.held.view(),
             **self.series.view(self.number),
             **self.history.view(round.open_record if round else None),
@@ -285,7 +293,8 @@ class BaseJob(ABC, Generic[R_co]):
             schema: digest of the schema of its model; None if it states none.
         """
         model = self.held.model
-        return obstacles(self.settings, theirs, model.schema.digest, schema) if model else ""
+        followed = self.rule_change.followed
+        return obstacles(self.settings, theirs, model.schema.digest, schema, followed) if model else ""
 
     def find(self, digest: Digest) -> Params | None:
         """The parameters with this digest, if a peer may fetch them here."""
@@ -310,7 +319,7 @@ class BaseJob(ABC, Generic[R_co]):
         """The effect that saves the job, with updates that have arrived."""
         figures, before = self._figures(), self.snapshot.before
         if before is not None and self.held.model is None:  # the rest of what was kept waits for the trainer
-            said = {**self.settings.kept(), **self.series.kept()}
+            said = {**self.settings.kept(), **self.rule_change.kept(), **self.series.kept()}
             peers = sorted({*before.snapshot.get("peers", ()), *said["peers"]})
             figures = {**before.snapshot, "asked": None, **said, "peers": peers}
         return self.snapshot.save(figures, self.held, self.history, updates)
@@ -328,6 +337,7 @@ class BaseJob(ABC, Generic[R_co]):
             "versions": None,
             "privacy": self.budget.kept(),
             **self.settings.kept(),
+            **self.rule_change.kept(),
             **self.held.kept(),
             **self.series.kept(),
             **(self.round.kept() if self.round else _NO_ROUND),
@@ -432,6 +442,11 @@ class BaseJob(ABC, Generic[R_co]):
                 return self.series.change_willingness(event)
             case RolledBack():
                 return self._rolled_back(event)
+            case RuleProposed() | RuleAnswered() | RuleWithdrawn():
+                return [*self._rule_said(event), self.save()]
+            case RulesHeard():
+                news, is_new = self.rule_change.heard(event)
+                return [*([self.save()] if is_new else []), *news]
         raise IllegalStep(f"a job cannot take {type(event).__name__}")
 
     def _cannot_promise(self, declared: Declaration) -> str:
@@ -656,8 +671,35 @@ class BaseJob(ABC, Generic[R_co]):
             told.append(self.tell("params_edited", words))
         return [self.save(), *told]
 
-    def _merge_by(self, event: HyperParamsEdited) -> Publish:
-        """Use another aggregation rule from the next round on, without the memory of the previous one."""
+    def _rule_said(self, event: RuleProposed | RuleAnswered | RuleWithdrawn) -> Sequence[Effect]:
+        """Handle what a person says of an aggregation rule for the whole mesh.
+
+        Raises:
+            NotReady: the trainer is not loaded.
+            NoProposal, JobBusy, InvalidMessage: it is refused; says why.
+        """
+        if self.settings.hyper is None:
+            raise NotReady(text("{trainer} is still loading its data", self.settings.trainer))
+        if self.settings.rules.asynchronous:
+            raise InvalidMessage(text("there are no common rounds here: choose the rule at each node by itself"))
+        match event:
+            case RuleProposed(rule, nonce):
+                self._must_fit(rule)
+                return self.rule_change.propose(rule, nonce)
+            case RuleAnswered(mark, takes=True):
+                proposal = self.rule_change.find(mark)
+                self._must_fit(proposal.rule)
+                return self.rule_change.take(proposal)
+            case RuleAnswered(mark):
+                return self.rule_change.decline(self.rule_change.find(mark))
+        return self.rule_change.withdraw()
+
+    def _must_fit(self, rule: str) -> None:
+        """Refuse an aggregation rule that cannot follow the one in use while the node runs.
+
+        Raises:
+            InvalidMessage: says why.
+        """
         settings, trainer, before = self.settings, self.settings.trainer, self.settings.rules.merging
         if settings.needed_rule:
             raise InvalidMessage(
@@ -667,36 +709,45 @@ class BaseJob(ABC, Generic[R_co]):
                     rule_text(settings.needed_rule),
                 )
             )
-        if any(parse_rule(rule).changes_training for rule in (before, event.merging)):
+        if parse_rule(rule).name.rpartition(",")[2].startswith("k-means") and not groups_rows(self.held.schema):
+            raise InvalidMessage(
+                text("{trainer} learns no centroids, which {rule} needs", trainer, rule_text(rule))
+            )
+        if any(parse_rule(one).changes_training for one in (before, rule)):
             raise InvalidMessage(
                 text("scaffold changes local training too: set FLNET_AGGREGATION and start the node again")
             )
-        if any(parse_rule(rule).secure for rule in (before, event.merging)):
+        if any(parse_rule(one).secure for one in (before, rule)):
             raise InvalidMessage(
                 text(
                     "whether updates are masked is decided when a node starts: set FLNET_AGGREGATION and start it again"
                 )
             )
         topology = settings.rules.topology
-        if not topology.allows(parse_rule(event.merging)):
+        if not topology.allows(parse_rule(rule)):
             if topology.is_sparse:
                 raise InvalidMessage(
                     text(
                         "{rule} has no weights for pairs of nodes, which FLNET_TOPOLOGY={topology} needs",
-                        rule_text(event.merging),
+                        rule_text(rule),
                         topology.words,
                     )
                 )
             raise InvalidMessage(
-                text(
-                    "{rule} needs whole updates, and here they are averaged in segments", rule_text(event.merging)
-                )
+                text("{rule} needs whole updates, and here they are averaged in segments", rule_text(rule))
             )
+
+    def _merge_by(self, event: HyperParamsEdited) -> Publish:
+        """Use another aggregation rule from the next round on, without the memory of the previous one."""
+        settings, trainer, before = self.settings, self.settings.trainer, self.settings.rules.merging
+        self._must_fit(event.merging)
+        self.rule_change.must_be_free()
         if self.phase is not Phase.IDLE or self.series.pending is not None or self.series.is_under_way:
             raise JobBusy(
                 text("{trainer} is in a round or a series; change the aggregation rule when it is over", trainer)
             )
         settings.merge_by(event.merging, event.folds)
+        self.rule_change.set_alone()
         words = text(
             "the aggregation rule is {rule} from now on, before {before}; all nodes need the same rule",
             rule_text(event.merging),
@@ -781,11 +832,12 @@ class BaseJob(ABC, Generic[R_co]):
         records = [RoundRecord.read(record) for record in event.records]
         record = RoundRecord.read(figures["record"]) if figures.get("record") else None
         key = RoundKey(figures["round"], PeerId(figures.get("initiator") or "")) if figures["round"] >= 0 else None
-        spent = read_accounts(figures.get("privacy"))
+        spent, rule_change = read_accounts(figures.get("privacy")), read_change(figures.get("rule_change"))
         past = None if key is None else self._past(key, record, figures)
         self.round = past
         self.snapshot.restore(event)
         settings.restore(hyper, of_round, merging)
+        self.rule_change.restore(rule_change)
         self.held.restore(event)
         self.series.restore(*series, bool(figures.get("paused")), plan, asked)
         self.arrivals.restore(arrived)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import zip_longest
 
 from flnet.aggregation.base import MERGING
@@ -21,6 +21,7 @@ from flnet.rounds.settings import (
     TRAINING,
     USUAL,
     JobSettings,
+    rule_in,
 )
 from flnet.text import joined, text
 
@@ -36,18 +37,23 @@ _SHORT = 120  # characters up to which both sides are shown whole
 _NAMED = 5  # of a long list, the entries that are shown
 
 
-def must_agree(settings: JobSettings, peer: PeerId, theirs: Mapping[str, str] | None) -> None:
+def must_agree(
+    settings: JobSettings, peer: PeerId, theirs: Mapping[str, str] | None, followed: Collection[str] = ()
+) -> None:
     """Refuse a peer whose trainer states something else than ours; one that states nothing is believed.
 
     But who trains in a round, and how far updates may move, must be the same on all nodes, also where one of them
     states nothing of it.
+
+    Args:
+        followed: aggregation rules that the peer may state besides the one in use here.
 
     Raises:
         ParamsRefused: says what differs. It names both nodes, because the peer shows it, too.
     """
     if theirs is None:
         return
-    if differing := differences(*_compared(settings, theirs), settings.my_id, peer):
+    if differing := differences(*_compared(settings, theirs, followed), settings.my_id, peer):
         raise ParamsRefused(text("the nodes do not agree on {words}", differing))
 
 
@@ -56,14 +62,16 @@ def obstacles(
     theirs: Mapping[str, str],
     schema: Digest | None = None,
     their_schema: Digest | None = None,
+    followed: Collection[str] = (),
 ) -> str:
     """Why this node and a peer cannot train together, from this node's side; empty if nothing is known against it.
 
     Args:
         theirs: what the peer states.
         schema, their_schema: digests of the shared parameters and the trainer's agreement, here and there.
+        followed: see `must_agree`.
     """
-    here, there = _compared(settings, theirs)
+    here, there = _compared(settings, theirs, followed)
     keys = [key for key in (*here, *sorted(there.keys() - here.keys())) if here.get(key) != there.get(key)]
     if keys:
         return joined(_obstacle(key, *_stated(key, here, there)) for key in keys[:_NAMED])
@@ -74,9 +82,14 @@ def obstacles(
     return ""
 
 
-def _compared(settings: JobSettings, theirs: Mapping[str, str]) -> tuple[Mapping[str, str], Mapping[str, str]]:
+def _compared(
+    settings: JobSettings, theirs: Mapping[str, str], followed: Collection[str]
+) -> tuple[Mapping[str, str], Mapping[str, str]]:
     """What must be equal of what this node and a peer state; a trainer that states nothing is believed."""
     ours = settings.declaration.agreement if settings.declaration else {}
+    if rule_in(theirs) in followed:
+        theirs = {**theirs, MERGING: settings.stated.get(MERGING, USUAL)}
+        theirs = {key: value for key, value in theirs.items() if (key, value) != (MERGING, USUAL)}
     there = {key: stated for key, stated in theirs.items() if ours or key in RULES}
     return {**(ours if there.keys() - RULES else {}), **settings.stated}, there
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Set
 from dataclasses import replace
 from typing import Any
 
+from flnet.algorithms.registry import parse_rule
 from flnet.errors import (
     JobBusy,
     NotComparable,
@@ -82,7 +83,7 @@ from flnet.rounds.round import Round, kept_update
 from flnet.rounds.secure_round import NOT_NAMED, SecureRound
 from flnet.rounds.segmented_round import UNKNOWN, SegmentedRound
 from flnet.rounds.series import REGROUP, Opening, Sign, key_of, next_key
-from flnet.rounds.settings import JobSettings
+from flnet.rounds.settings import JobSettings, rule_in
 from flnet.rounds.sparse_round import SparseRound
 from flnet.rounds.steps import LEGAL, SECURE, SEGMENTED, SPARSE, Phase
 from flnet.rounds.stopping import TIMERS
@@ -298,12 +299,13 @@ class Job(BaseJob[Round]):
         if self.phase is Phase.LOADING:
             self.inbox.ask_later(event)
             return []
-        must_agree(self.settings, event.peer, event.agreement)
+        self._must_agree(event.peer, event.agreement, event.key)
         start, why = _start_of(event, self.held, len(self.peers.here) + 1), self.settings.too_much(event.hyper)
         words = (event.series, self._believed(event.choice), event.run)
         if words[1] is None and self.settings.rules.participation.names_all:
             raise ParamsRefused(UNKNOWN)  # a start without members could end each round of this node
-        opening = Opening(event.key, event.hyper, start, why, True, *words, is_again=event.is_again)
+        rule = rule_in(event.agreement)
+        opening = Opening(event.key, event.hyper, start, why, True, *words, is_again=event.is_again, rule=rule)
         if self.round is not None and self.key == event.key:
             if self.round.listening:
                 return self._join(self.round, opening)
@@ -317,13 +319,26 @@ class Job(BaseJob[Round]):
         is_next = event.key.number == self.number + 1 and self.series.openable(self.key) is not None
         return self._force() if is_next else []
 
+    def _must_agree(self, peer: PeerId, stated: Mapping[str, str] | None, key: RoundKey) -> None:
+        """Refuse a peer that trains something else, or averages the open round by another aggregation rule.
+
+        Raises:
+            ParamsRefused: says what differs.
+        """
+        change, is_over = (
+            self.rule_change,
+            key.number < self.number,
+        )  # a late message is refused as that, if at all
+        followed = () if key == self.key else change.known if is_over else change.followed
+        must_agree(self.settings, peer, stated, followed)
+
     def _doubt(self, event: TrainingAsked) -> list[Effect]:
         """Ask the other members before this node follows the start of a round that is far ahead.
 
         Raises:
             RoundAhead: they are being asked, or a round is open here.
         """
-        must_agree(self.settings, event.peer, event.agreement)
+        self._must_agree(event.peer, event.agreement, event.key)
         if self.phase is not Phase.IDLE or self.numbering.question is not None:
             raise RoundAhead(event.key.number, self.number)
         return self.numbering.ask(event.key, event.peer, event)
@@ -504,6 +519,7 @@ class Job(BaseJob[Round]):
         left = self.round.leave(key) if self.round else []
         moved = self.numbering.entered(key, self.number)
         self.held.enter_round()
+        self._average_by(self.rule_change.rule, key)
         self.inbox.take_all(key)
         self._trouble = None
         self.round = self._kind(self._parts, key, self.peers.here)
@@ -539,6 +555,7 @@ class Job(BaseJob[Round]):
         me, here = self.settings.my_id, self.peers.here
         choice, run = self._followed(opening.choice), opening.run
         is_mine = opening.started_by(me) and opening.heard_start  # else a peer tells of one that this node forgot
+        self._average_by(self.rule_change.rule if is_mine else opening.rule, opening.key)
         if is_mine:
             choice = self.search.choice() or self.settings.rules.participation.choice_of({me, *self._counted})
             run = self.settings.run or None
@@ -547,6 +564,12 @@ class Job(BaseJob[Round]):
         record = RoundRecord(opening.key, why=opening.why)
         self.round = self._kind(self._parts, opening.key, here, choice, run, record)
         return [*left, *self.round.enter(opening, awaited, is_mine), *told, *moved]
+
+    def _average_by(self, rule: str, key: RoundKey) -> None:
+        """Average the round that opens by this aggregation rule, if this node followed it when the start came."""
+        if rule in self.rule_change.known:
+            self.settings.merge_by(rule, parse_rule(rule).adds_as_they_come)
+        self.inbox.drop_unlike(key, self.settings.rule)
 
     def _rest(self) -> list[Effect]:
         """Follow the peers that start one round after the other no further for a while.
@@ -596,7 +619,7 @@ class Job(BaseJob[Round]):
             NotReady, NoData, StaleRound, RoundAhead, RoundLost, ParamsRefused: it does not count, and why.
         """
         self._must_have_model()
-        must_agree(self.settings, event.update.peer, event.agreement)
+        self._must_agree(event.update.peer, event.agreement, event.update.key)
         self._kind.must_take(event)
         update, choice = event.update, self._believed(event.choice)
         event = event if choice == event.choice else replace(event, choice=choice)
@@ -624,7 +647,7 @@ class Job(BaseJob[Round]):
         """
         self._must_have_data()
         if self.phase is not Phase.LOADING:
-            must_agree(self.settings, event.peer, event.agreement)
+            self._must_agree(event.peer, event.agreement, event.key)
         if not issubclass(self._kind, VotedRound):
             raise OtherRounds(text("updates are neither masked nor averaged in segments here"))
         self._must_be_near(event.key)
@@ -680,7 +703,8 @@ class Job(BaseJob[Round]):
         """
         held, phase = self.held, self.phase
         self._must_have_data()
-        must_agree(self.settings, event.claim.peer, event.agreement)
+        # It states an average, and brings none: also one that was made by the previous rule, or by the one to come.
+        must_agree(self.settings, event.claim.peer, event.agreement, self.rule_change.known)
         if held.rolled_back and phase is Phase.IDLE:
             raise JobBusy(
                 text("a person here went back to another model; there is nothing to compare until the next round")

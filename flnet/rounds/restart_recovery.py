@@ -93,6 +93,8 @@ def _resume_open(parts: Parts, round: Round, saved: Restored, was: Phase) -> lis
 def _resume_update(parts: Parts, round: Round, word: UpdateReceived | UpdateOffered) -> list[Effect]:
     """Take an update that was answered 200 before the restart."""
     key, peer = word.update.key, word.update.peer
+    if key == round.key and not parts.settings.averages(word.update):
+        return []  # the round opened by another aggregation rule than the peer's
     if isinstance(word, UpdateReceived):
         try:
             params = parts.held.schema.conform(word.update.params)

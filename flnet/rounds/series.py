@@ -29,7 +29,7 @@ from flnet.rounds.goals import Goal
 from flnet.rounds.model import Start
 from flnet.rounds.peers import Peers
 from flnet.rounds.preemption import Preemption
-from flnet.rounds.settings import JobSettings, Tell
+from flnet.rounds.settings import JobSettings, Tell, rule_in
 from flnet.rounds.stopping import ALONE, Stopping
 from flnet.text import text
 
@@ -40,6 +40,16 @@ Sign = UpdateReceived | UpdateOffered | PartReceived  # that its sender takes pa
 def key_of(word: Word | Sign) -> RoundKey:
     """The round that a peer's message is about."""
     return word.key if isinstance(word, DeclineReceived | PartReceived) else word.update.key
+
+
+def rule_of(word: Word | Sign) -> str:
+    """The aggregation rule that a peer's message states; empty if it states none."""
+    match word:
+        case PartReceived():
+            return rule_in(word.agreement)
+        case DeclineReceived():
+            return ""
+    return word.update.rule
 
 
 def next_key(number: int, me: PeerId, spoken: Collection[RoundKey]) -> RoundKey:
@@ -70,6 +80,7 @@ class Opening:
         why: why a schedule starts it here; empty if none does.
         is_again: whether its start was sent to this node before.
         is_told: whether a node that takes part in it tells of it, which may not be its initiator.
+        rule: the aggregation rule that is stated for it; empty if none is.
     """
 
     key: RoundKey
@@ -83,13 +94,15 @@ class Opening:
     why: str = ""
     is_again: bool = False
     is_told: bool = False
+    rule: str = ""
 
     @classmethod
     def told_by(cls, sign: Sign) -> Opening:
         """An opening of which only the message of a node that takes part in it tells."""
         if isinstance(sign, PartReceived):
-            return cls(sign.key, heard_start=False, choice=sign.choice, is_told=True)
-        return cls(sign.update.key, heard_start=False, choice=sign.choice, run=sign.run, is_told=True)
+            return cls(sign.key, heard_start=False, choice=sign.choice, is_told=True, rule=rule_of(sign))
+        key, run = sign.update.key, sign.run
+        return cls(key, heard_start=False, choice=sign.choice, run=run, is_told=True, rule=rule_of(sign))
 
     def joined(self, other: Opening) -> Opening:
         """What two openings of the same round say together."""
@@ -209,6 +222,15 @@ class Inbox:
             if (later := [event for event in events if event.key.beats(key)])
         }
         return ripe
+
+    def drop_unlike(self, key: RoundKey, rule: str) -> None:
+        """Drop the messages about a round that opens now by this aggregation rule, and that state another one."""
+
+        def fits(word: Word | PartReceived) -> bool:
+            return key_of(word) != key or rule_of(word) in ("", rule)
+
+        self.early = {peer: word for peer, word in self.early.items() if fits(word)}
+        self._parts = {peer: kept for peer, parts in self._parts.items() if (kept := [*filter(fits, parts)])}
 
     def clear(self) -> None:
         """Drop all messages, because the job begins with another model."""

@@ -15,7 +15,7 @@ from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Declaration
 from flnet.protocol.messages import HyperParams, JobMessage, Peer
-from flnet.protocol.updates import RoundKey
+from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
 from flnet.rounds.privacy_plan import PrivacyPlan
@@ -33,6 +33,11 @@ USUAL = "agg1"  # the aggregation rule, where nothing else is stated
 
 
 _parsed = lru_cache(parse_rule)
+
+
+def rule_in(agreement: Mapping[str, str] | None) -> str:
+    """The aggregation rule that a message states; empty in the thesis' format, which states nothing."""
+    return "" if agreement is None else agreement.get(MERGING, USUAL)
 
 
 def publish(kind: str, text: str, **data: Any) -> Publish:
@@ -257,6 +262,10 @@ class JobSettings:
     def merge_by(self, rule: str, folds: bool) -> None:
         """Merge by the aggregation rule that a person chose."""
         self.rules, self.folds = self.rules.merged_by(rule), folds
+
+    def averages(self, update: Update) -> bool:
+        """Whether an update is of a node that averages by the same rule, for all that it states."""
+        return update.rule in ("", self.rule)
 
     def message(self, kind: type[M], key: RoundKey, /, **fields: Any) -> M:
         """A message of a round from this node."""

@@ -42,6 +42,10 @@ from flnet.protocol.events import (
     RoundAnswered,
     RoundAsked,
     RoundTriggered,
+    RuleAnswered,
+    RuleProposed,
+    RulesHeard,
+    RuleWithdrawn,
     SecureStepDone,
     SendFailed,
     SendRefused,
@@ -393,6 +397,7 @@ EVERYWHERE: frozenset[type] = frozenset(
         *(VersionReceived, VersionAnswered, RoundAsked, RoundAnswered),
         *(PeerSeen, PeerLost, TimerFired, SendFailed, SendRefused),
         *(PartReceived, SecureStepDone),
+        *(RuleProposed, RuleAnswered, RuleWithdrawn, RulesHeard),
         *(HyperParamsEdited, SeriesStopped, Paused, Resumed, DataChanged, Planned, WillingnessChanged),
     }
 )

@@ -261,14 +261,20 @@ class VerticalJob(BaseJob[VerticalRound]):
             InvalidMessage: several epochs in a round, or an aggregation rule, were asked for.
         """
         if event.merging:
-            raise InvalidMessage(
-                text("this job has no aggregation rule: each node trains its own part of the model")
-            )
+            self._must_fit(event.merging)
         if event.changes.get("e", 1) != 1:
             raise InvalidMessage(
                 text("a round of this job is one epoch; ask for {count} rounds instead", event.changes["e"])
             )
         return super()._edited(event)
+
+    def _must_fit(self, rule: str) -> None:
+        """Refuse any aggregation rule.
+
+        Raises:
+            InvalidMessage: always.
+        """
+        raise InvalidMessage(text("this job has no aggregation rule: each node trains its own part of the model"))
 
     # --- an epoch begins
 

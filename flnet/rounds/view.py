@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from flnet.protocol.counts import Basis, DecidingRows
-from flnet.protocol.messages import Agreement, HexDigest, HyperParams, Unit
+from flnet.protocol.messages import Agreement, HexDigest, HyperParams, RuleStatement, Unit
 from flnet.rounds.steps import Phase
 from flnet.text import Words, one_line
 
@@ -25,7 +25,7 @@ MAX_NUMBER = 10**15
 NAMES_FOR_PEERS = 50  # of columns of a holder in GET /info, whose size peers limit
 _NOT_FOR_PEERS: Mapping[str, bool | set[str]] = {
     **dict.fromkeys(("finds", "inputs", "note", "counts", "checksum", "parts", "counts_little", "differs"), True),
-    "asks_too_much": True,
+    **dict.fromkeys(("asks_too_much", "rule_proposals"), True),
     "vertical": {"own", "gain", "warnings", "sent", "received"},
 }
 
@@ -256,6 +256,19 @@ class VerticalView(View):
     )
 
 
+class RuleProposalView(View):
+    """An aggregation rule that a node proposes to the mesh."""
+
+    by: str = Field(description="the node that proposes it")
+    rule: RuleView
+    mark: str = Field(description="by which the proposal is taken or declined")
+    state: Literal["open", "taken", "ready"] = Field(
+        description="open: not taken here; taken: waits for others; ready: all nodes have taken it"
+    )
+    not_taken: list[str] = Field(description="nodes that have not taken it yet, as far as this one has heard")
+    declined_by: list[str] = Field(description="nodes whose people declined it")
+
+
 class PrivacyView(View):
     """What this node promises of its updates, and what they have spent of it."""
 
@@ -376,6 +389,17 @@ class JobView(View):
     )
     rolled_back: bool = Field(default=False, description="whether a person restored the current model")
     merging_rule: RuleView = ""
+    rule_proposals: list[RuleProposalView] = Field(
+        default=[], description="aggregation rules that are proposed to the mesh; not in GET /info"
+    )
+    next_rule: str = Field(
+        default="",
+        description="aggregation rule from the next round on; empty if it is that of the newest round",
+    )
+    rule_statement: RuleStatement | None = Field(
+        default=None,
+        description="how far this node is with a proposed aggregation rule, for other nodes; null if none was proposed",
+    )
     topology: str = Field(
         default="", description="how updates travel, in the notation of FLNET_TOPOLOGY; empty in a full mesh"
     )

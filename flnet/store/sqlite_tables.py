@@ -166,8 +166,8 @@ def put_update(db: sqlite3.Connection, trainer: TrainerId, kept: KeptUpdate) -> 
     if kept.digest is None:
         body, file = (to_bytes(update.params), None) if is_inline(update.params) else (None, update.params.digest)
     stated = update.contribution.view() if update.contribution else None
-    memory = {"memory": update.memory} if update.memory else {}
-    more = as_text({"base": update.base, "contribution": stated, "staleness": update.staleness, **memory})
+    rest = {name: said for name, said in (("memory", update.memory), ("rule", update.rule)) if said}
+    more = as_text({"base": update.base, "contribution": stated, "staleness": update.staleness, **rest})
     columns = (update.examples, update.labels, update.accuracy, kept.digest, file, body, more)
     db.execute(
         "INSERT OR REPLACE INTO updates VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -280,7 +280,7 @@ def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate 
     view = fields.get("contribution")
     stated = Contribution.read(view, trainer, round, initiator) if view else None
     rest = (fields.get("base"), fields.get("staleness", 0), stated, fields.get("memory"))
-    update = Update(PeerId(peer), key, params, examples, labels, accuracy, *rest)
+    update = Update(PeerId(peer), key, params, examples, labels, accuracy, *rest, rule=fields.get("rule", ""))
     return KeptUpdate(update, None if digest is None else Digest(digest))
 
 

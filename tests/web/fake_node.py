@@ -85,6 +85,25 @@ class FakeOwnTrainers:
         return []
 
 
+class FakeRuleChanges:
+    """Every proposal and answer is noted."""
+
+    def __init__(self) -> None:
+        self.said: list[tuple[str, ...]] = []
+
+    async def look(self, trainer: str) -> None:
+        self.said.append((trainer, "look"))
+
+    async def propose(self, trainer: str, rule: str) -> None:
+        self.said.append((trainer, "propose", rule))
+
+    async def answer(self, trainer: str, mark: str, *, takes: bool) -> None:
+        self.said.append((trainer, "take" if takes else "decline", mark))
+
+    async def withdraw(self, trainer: str) -> None:
+        self.said.append((trainer, "withdraw"))
+
+
 class FakeNode(FakeRegistry):
     """One node; `jobs`, `known` and `around` are open for tests to arrange."""
 
@@ -94,6 +113,7 @@ class FakeNode(FakeRegistry):
         self.feed = FakeFeed()
         self.imports: Any = None
         self.own_trainers: Any = FakeOwnTrainers()
+        self.rule_changes = FakeRuleChanges()
         self.leave_one_out = FakeGains()
         self.studies = FakeStudies()
         self.limit = limit

@@ -96,6 +96,12 @@ async def edit(node: Node, form: Mapping[str, str]) -> Any:
     return await redirect_with_notice(_edit(node, form, request_translator()), "/")
 
 
+@pages.post("/training/proposals/form")
+async def answer_proposal(node: Node, form: Mapping[str, str]) -> Any:
+    """Take, decline or withdraw an aggregation rule that is proposed to the mesh."""
+    return await redirect_with_notice(_answer(node, form, request_translator()), "/")
+
+
 @pages.post("/training/steer/form")
 async def steer(node: Node, form: Mapping[str, str]) -> Any:
     """End a series, pause a job or resume it."""
@@ -228,6 +234,8 @@ async def _trigger(node: Node, fields: Mapping[str, str], t: Translate) -> str:
 
 
 async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> str:
+    if fields.get("do") == "propose":
+        return await _propose(node, TrainerId(fields.get("trainerId", "")), fields.get("aggregation", ""), t)
     stated: dict[str, object] = {name: number_of(fields[name]) for name in ("e", "u", "b") if name in fields}
     stated |= {"aggregation": fields["aggregation"]} if "aggregation" in fields else {}
     changes = read_message(EditHyperParams, stated)
@@ -244,6 +252,31 @@ async def _edit(node: Node, fields: Mapping[str, str], t: Translate) -> str:
             label=job.label,
         )
     return t("The hyper-parameters of {label} are saved.", label=job.label)
+
+
+async def _propose(node: Node, trainer: TrainerId, rule: str, t: Translate) -> str:
+    await node.rule_changes.propose(trainer, rule)
+    job = node.job(trainer)
+    return t(
+        "{rule} is proposed to all nodes of {label}. Their people see it on the page and can take it.",
+        rule=rule_words(rule, t),
+        label=job.label,
+    )
+
+
+async def _answer(node: Node, fields: Mapping[str, str], t: Translate) -> str:
+    trainer, mark = TrainerId(fields.get("trainerId", "")), fields.get("mark", "")
+    match fields.get("do"):
+        case "take":
+            await node.rule_changes.answer(trainer, mark, takes=True)
+            return t("The rule was taken. It is in force from the next round on when all nodes have taken it.")
+        case "decline":
+            await node.rule_changes.answer(trainer, mark, takes=False)
+            return t("The rule was declined. You can still take it later.")
+        case "withdraw":
+            await node.rule_changes.withdraw(trainer)
+            return t("The proposal was withdrawn.")
+    raise InvalidMessage(text("do: expected take, decline or withdraw"))
 
 
 async def _steer(node: Node, fields: Mapping[str, str], t: Translate) -> str:

@@ -26,6 +26,7 @@ from flnet.rounds.view import (
     MeshFiguresView,
     MetricsView,
     PeerVersionView,
+    RuleProposalView,
 )
 from flnet.text import text
 from flnet.web.charts import (
@@ -46,6 +47,7 @@ from flnet.web.translation import Translate
 
 ROWS_SHOWN = 12  # rounds in the table below the chart
 RULES_SHOWN = 5  # peers that are named because they merge by another rule
+PROPOSALS_SHOWN = 10  # of rules
 CLASSES_SHOWN = 12
 FIGURES_SHOWN = 24
 NAMES_SHOWN = 20  # of peers whose updates are missing
@@ -106,6 +108,24 @@ class VersionRow:
 
 
 @dataclass(frozen=True)
+class ProposalCard:
+    """An aggregation rule that a node proposes, as people of this node read it.
+
+    Attributes:
+        waits_for: names of the nodes that have not taken it; empty if all have.
+        declined_by: names of those whose people declined it.
+    """
+
+    mark: str
+    words: str
+    waits_for: str
+    declined_by: str
+    may_take: bool
+    may_withdraw: bool
+    is_declined: bool
+
+
+@dataclass(frozen=True)
 class Card:
     """A job's card on the page, besides the fields of the job's view.
 
@@ -122,6 +142,8 @@ class Card:
         topology: how updates travel, in words; empty in a full mesh.
         cautions: what to know of its secure sums; empty where updates are not masked.
         rules: a sentence for each peer that merges by another rule.
+        proposals: rules that are proposed to the mesh.
+        next_rule: the rule from the next round on in words; empty if it is that of the newest round.
         alone: peers that took no part in the last round, or do not have its average, and why, where this node was alone.
         leave_one_out: how much each peer contributes; None where not measured, or the reader is not the operator.
         data: where the data is from and how much it is.
@@ -151,6 +173,8 @@ class Card:
     topology: str
     cautions: tuple[str, ...]
     rules: tuple[str, ...]
+    proposals: tuple[ProposalCard, ...]
+    next_rule: str
     alone: tuple[tuple[str, str], ...]
     leave_one_out: LeaveOneOutTable | None
     data: str
@@ -219,6 +243,8 @@ def card_of(
         topology=Topology.read(job.topology).meaning if job.topology else "",
         cautions=tuple(sum_cautions(mode, job.secure.members, job.secure.threshold)) if job.secure else (),
         rules=tuple(other_rules(job, others, t)),
+        proposals=tuple(proposal_card(node, proposal, t) for proposal in job.rule_proposals[:PROPOSALS_SHOWN]),
+        next_rule=rule_words(job.next_rule, t) if job.next_rule else "",
         alone=alone_in(last, job.differs),
         leave_one_out=leave_one_out,
         data=data_words(job.data, t),
@@ -262,6 +288,31 @@ def other_rules(job: JobView, others: Sequence[PeerJob], t: Translate) -> Iterat
             there=rule_words(rule, t),
             here=rule_words(here, t),
         )
+
+
+def proposal_card(node: str, proposal: RuleProposalView, t: Translate) -> ProposalCard:
+    """An aggregation rule that a node proposes, in words.
+
+    Args:
+        node: name of this node.
+    """
+    rule, by = rule_words(proposal.rule, t), one_line(proposal.by, 64)
+    is_own, is_open = proposal.by == node, proposal.state == "open"
+    if is_own:
+        words = t("This node proposes {rule}.", rule=rule)
+    elif is_open:
+        words = t("{peer} proposes {rule}.", peer=by, rule=rule)
+    else:
+        words = t("{peer} proposes {rule}, and it was taken here.", peer=by, rule=rule)
+    return ProposalCard(
+        proposal.mark,
+        words,
+        _names(proposal.not_taken, t),
+        _names(proposal.declined_by, t),
+        may_take=is_open and not is_own,
+        may_withdraw=is_own and proposal.state == "taken",
+        is_declined=node in proposal.declined_by,
+    )
 
 
 def alone_in(record: View, differs: Sequence[DiffersView]) -> tuple[tuple[str, str], ...]:

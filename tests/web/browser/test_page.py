@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -383,3 +384,41 @@ async def test_diagnostics_break_no_rule_and_a_matrix_stays_a_table(
         cells = page.locator(".matrix tbody tr:first-child td")
         tops = {(await cells.nth(column).bounding_box())["y"] for column in range(3)}
         assert len(tops) == 1  # beside each other, on a phone too
+
+
+PROPOSALS = [
+    {"by": "NODE_1", "rule": "median", "state": "taken", "not_taken": ["NODE_2"], "declined_by": ["NODE_3"]},
+    {"by": "NODE_2", "rule": "clip,agg1", "state": "open", "not_taken": ["NODE_1"], "declined_by": []},
+    {"by": "<img src=x>", "rule": "agg0", "state": "open", "not_taken": ["NODE_1"], "declined_by": ["NODE_1"]},
+]
+BUTTONS = {
+    "en": ("Withdraw it", "Take this rule", "Decline it"),
+    "es": ("Retirarla", "Aceptar esta regla", "Rechazarla"),
+}
+
+
+@pytest.mark.parametrize(
+    ("page", "language"), [({"locale": "en"}, "en"), ({"locale": "es"}, "es")], indirect=["page"]
+)
+async def test_proposed_rules_are_taken_declined_and_withdrawn(
+    running: Running, node: FakeNode, page: Any, language: str
+) -> None:
+    shown = [{**proposal, "mark": str(number) * 32} for number, proposal in enumerate(PROPOSALS)]
+    node.jobs["MNIST"].more = {"rule_proposals": shown, "next_rule": "trimmed-mean:0.2"}
+    withdraw, take, decline = BUTTONS[language]
+    async with running() as port:
+        await page.goto(f"http://127.0.0.1:{port}/")
+        await page.get_by_text("trimmed-mean:0.2").first.wait_for()
+        assert [await page.get_by_role("button", name=name).count() for name in (withdraw, take, decline)] == [
+            1,
+            2,
+            1,
+        ]
+        await check_looks_async(page)
+        for number, name in enumerate((withdraw, take, decline)):
+            await page.get_by_role("button", name=name).first.click()
+            await page.locator("[role=status], [role=alert]").filter(has_text=".").first.wait_for()
+            while len(node.rule_changes.said) <= number:
+                await asyncio.sleep(0.01)
+    said = [("MNIST", "withdraw"), ("MNIST", "take", "1" * 32), ("MNIST", "decline", "1" * 32)]
+    assert node.rule_changes.said == said
