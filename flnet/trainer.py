@@ -180,6 +180,8 @@ class DataInfo:
         checksum: SHA-256 over this node's rows and labels, to see whether they changed; told to no peer.
         parts: of an experiment in which every node has the whole data set: the training rows of each class in each
             part, as `flnet.datasets.split.dealt_counts` has them; for this node's people, told to no peer.
+        common_test: of rows that all nodes have and nobody trains on, the beginning of a checksum, by which nodes see
+            whether these are the same; empty if there are none.
     """
 
     source: str
@@ -190,6 +192,7 @@ class DataInfo:
     counts: Mapping[str, Sequence[int]] = field(default_factory=dict)
     checksum: str = ""
     parts: Sequence[Sequence[int]] = ()
+    common_test: str = ""
 
 
 @dataclass(frozen=True)

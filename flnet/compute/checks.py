@@ -277,6 +277,7 @@ def data_fields(info: DataInfo) -> dict[str, Any]:
         "classes": [str(name) for name in info.classes],
         "sample": bool(info.sample),
         "note": str(info.note),
+        **({"common_test": str(info.common_test)} if info.common_test else {}),
     }
 
 

@@ -565,6 +565,9 @@ class OwnLabels:
         return np.where(fine >= 0, fine, len(self.desired) + coarse)
 
 
+CHECKSUM_SHOWN = 12  # digits by which nodes compare their common tests
+
+
 def words_on_common_test(rows: int, checksum: str, known: int) -> str:
     """What a person should know of the common test.
 

@@ -22,7 +22,7 @@ import numpy as np
 
 from flnet.datasets.files import class_folders, entries, replacing
 from flnet.datasets.labelled import Labelled, Rows, fingerprint, shard
-from flnet.datasets.no_code import OwnImages, OwnLabels, counted, words_on_common_test
+from flnet.datasets.no_code import CHECKSUM_SHOWN, OwnImages, OwnLabels, counted, words_on_common_test
 from flnet.datasets.pictures import Colour, Unreadable, decoded
 from flnet.datasets.samples import is_sample
 from flnet.datasets.split import (
@@ -193,8 +193,8 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
     wanted = range(len(listing.classes)) if spaces is None else ()  # else no node needs to have them all
     notes = _notes(root, listing, labels[good], decoded.faults, wanted)
     common, known = _common_test(own, listing.classes, settings), _marks(decoded.images, labels, good)
-    if common is not None:
-        notes.append(_words_on_common(common, known))
+    mark, on_common = _marked(common, known) if common is not None else ("", "")
+    notes += [on_common] if on_common else []
     note = with_partition(joined([*anew, *notes]), settings)
     fine, coarse, classes = labels, None, listing.classes
     if spaces is not None:
@@ -203,7 +203,7 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
     checksum = fingerprint({side: _marks(decoded.images, labels, rows) for side, rows in sides.items()})
     dealt = _dealt(listing, settings) if spaces is None else ()
     info = DataInfo(
-        text("images in {folder}", root), counts, classes, is_sample(root), note, per_class, checksum, dealt
+        text("images in {folder}", root), counts, classes, is_sample(root), note, per_class, checksum, dealt, mark
     )
     if common is not None and spaces is not None:
         of_folders = (listing.classes[label] for label in common.y)
@@ -249,10 +249,12 @@ def _common_test(own: OwnImages, classes: Sequence[str], settings: TrainerSettin
     return Labelled(decoded.images[good], listing.labels[good])
 
 
-def _words_on_common(common: Labelled, own: Labelled) -> str:
+def _marked(common: Labelled, own: Labelled) -> tuple[str, str]:
+    """The checksum of the common test, and a sentence on it."""
     marks = _marks(common.x, common.y, np.arange(len(common.y)))
     known = np.isin(marks.x, own.x).sum()
-    return words_on_common_test(len(common.y), fingerprint({"common": marks})[:12], int(known))
+    checksum = fingerprint({"common": marks})[:CHECKSUM_SHOWN]
+    return checksum, words_on_common_test(len(common.y), checksum, int(known))
 
 
 def _find_images(root: Path, own: OwnImages, words: Sequence[str] | None) -> _ImageFiles:

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from flnet.datasets.labelled import Labelled, Rows, fingerprint
-from flnet.datasets.no_code import OwnLabels, OwnTable, counted, words_on_common_test
+from flnet.datasets.no_code import CHECKSUM_SHOWN, OwnLabels, OwnTable, counted, words_on_common_test
 from flnet.datasets.samples import is_sample
 from flnet.datasets.split import (
     SIDES,
@@ -444,7 +444,7 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     scales = _complete(table, table.x[rows["train"]])
     x = standardised(table.x, scales)
     sides = {side: (x[numbers], table.y[numbers]) for side, numbers in rows.items()}
-    common, on_common = _common_test(own, table, settings, labels)
+    common, mark, on_common = _common_test(own, table, settings, labels)
     if common is not None:
         sides["common"] = standardised(common.x, scales), common.y
     note, columns = (
@@ -454,7 +454,8 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
     checksum = fingerprint({side: Labelled(table.x[numbers], table.y[numbers]) for side, numbers in rows.items()})
     is_counted = not table.groups and labels is None
     dealt = dealt_counts(table.kinds, settings, len(table.classes)) if is_counted else ()
-    info = DataInfo(text("table {path}", path), counts, columns, is_sample(path), note, per_class, checksum, dealt)
+    words = text("table {path}", path)
+    info = DataInfo(words, counts, columns, is_sample(path), note, per_class, checksum, dealt, mark)
     if table.coarse is None:
         return TableData(sides, table, scales, info)
     return TableData(sides, table, scales, info, {side: table.coarse[numbers] for side, numbers in rows.items()})
@@ -462,20 +463,20 @@ def load_table(own: OwnTable, settings: TrainerSettings) -> TableData:
 
 def _common_test(
     own: OwnTable, table: LabelledTable, settings: TrainerSettings, labels: OwnLabels | None
-) -> tuple[LabelledTable | None, str]:
-    """The rows of the common test, in the form of this node's own, and a sentence on them; None without one."""
+) -> tuple[LabelledTable | None, str, str]:
+    """The rows of the common test, in the form of this node's own, their checksum and a sentence; None without one."""
     there = own.of_common_test(settings)
     if there is None:
-        return None, ""
+        return None, "", ""
     if table.classes and labels is None:
         there = there.model_copy(update={"classes": list(table.classes)})
     common = read_table(Path(there.data), there, labels)
     if common.features != table.features:
         differing = sorted(set(common.features) ^ set(table.features))
         raise TrainerError(text("{path}: other features than in the data: {names}", there.data, shown(differing)))
-    checksum = fingerprint({"common": Labelled(common.x, common.y)})[:12]
+    checksum = fingerprint({"common": Labelled(common.x, common.y)})[:CHECKSUM_SHOWN]
     known = _keys(common) & _keys(table)
-    return common, words_on_common_test(len(common.y), checksum, len(known))
+    return common, checksum, words_on_common_test(len(common.y), checksum, len(known))
 
 
 def _keys(table: LabelledTable) -> set[bytes]:

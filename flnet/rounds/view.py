@@ -127,6 +127,10 @@ class DataView(BaseModel):
     classes: list[str] = []
     sample: bool = Field(default=False, description="whether these are generated sample data")
     note: Words = ""
+    common_test: str = Field(
+        default="",
+        description="beginning of a checksum of the rows of the common test; empty if there is none",
+    )
 
 
 class GoalView(View):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from flnet.compute.checks import checked_fit, checked_score, declared
+from flnet.compute.checks import checked_fit, checked_score, data_fields, declared
 from flnet.compute.prediction import read_inputs
 from flnet.datasets.labelled import read_npz
 from flnet.datasets.no_code_table import read_table
@@ -157,6 +157,13 @@ def test_two_nodes_with_other_rows_have_the_same_figures_on_a_common_test(tmp_pa
     assert make_own(alone, node(tmp_path, "alone")).data_info().rows["test"] == 48
     (said,) = {trainer.data_info().note for trainer in nodes}
     assert said.startswith("common test: 60 rows, ") and "too good" not in said
+    (mark,) = {trainer.data_info().common_test for trainer in nodes}
+    assert len(mark) == 12 and mark in said
+    csv_file(tmp_path / "other.csv", ["b", "y", "a"], [[b, y, a] for a, b, y in two_clouds(60, seed=8)])
+    others = make_own(table(data="1.csv", common_test="other.csv"), node(tmp_path, "others")).data_info()
+    assert others.common_test not in ("", mark)
+    assert data_fields(others)["common_test"] == others.common_test
+    assert "common_test" not in data_fields(make_own(alone, node(tmp_path, "alone")).data_info())
 
 
 def test_rows_of_the_common_test_among_the_own_ones_are_counted(tmp_path: Path) -> None:
@@ -195,7 +202,7 @@ def test_images_have_a_common_test_too_which_stays_decoded(tmp_path: Path) -> No
         trainer = make_own(images(common_test="common"), node(tmp_path))
         figures = common_figures(trainer, trained(trainer, 2))
         assert figures["accuracy"] >= 0.9 and figures["f1_macro"] >= 0.9
-        assert "common test: 81 rows" in trainer.data_info().note
+        assert f"common test: 81 rows, {trainer.data_info().common_test};" in trainer.data_info().note
         assert "60 of them are in this node's own data" in trainer.data_info().note
 
 

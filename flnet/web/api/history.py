@@ -69,7 +69,7 @@ _COLUMNS = (
     *(f"seconds_{part}" for part in SECONDS),
     *("decision", "decided", "mean_accuracy", "mean_loss", "seconds_align", "loss", "auc"),
     *(f"mesh_{name}" for name in ("accuracy", "basis", "examples", "nodes", *MESH_FIGURES)),
-    *("mesh_worst", "mesh_worst_node", "mesh_spread", "mesh_jain", "mesh_groups"),
+    *("mesh_worst", "mesh_worst_node", "mesh_spread", "mesh_jain", "mesh_groups", "common_test_accuracy"),
 )
 _LAST = {"last": "number of the newest rounds to return; all if absent"}
 Page = Sequence[interface.View]
@@ -436,7 +436,7 @@ def _row(record: interface.View) -> Mapping[str, Any]:
         **{
             f"seconds_{part}": round(seconds[part], 3) if part in seconds else None for part in (*SECONDS, "align")
         },
-        **{name: after.get(name) for name in ("loss", "auc")},
+        **{name: after.get(name) for name in ("loss", "auc", "common_test_accuracy")},
         "decision": decision.get("over"),
         "decided": decision.get("words"),
         "mean_accuracy": decision.get("accuracy"),

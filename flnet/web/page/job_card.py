@@ -142,6 +142,7 @@ class Card:
         topology: how updates travel, in words; empty in a full mesh.
         cautions: what to know of its secure sums; empty where updates are not masked.
         rules: a sentence for each peer that merges by another rule.
+        common_tests: a sentence for each peer that has another common test.
         proposals: rules that are proposed to the mesh.
         next_rule: the rule from the next round on in words; empty if it is that of the newest round.
         alone: peers that took no part in the last round, or do not have its average, and why, where this node was alone.
@@ -173,6 +174,7 @@ class Card:
     topology: str
     cautions: tuple[str, ...]
     rules: tuple[str, ...]
+    common_tests: tuple[str, ...]
     proposals: tuple[ProposalCard, ...]
     next_rule: str
     alone: tuple[tuple[str, str], ...]
@@ -243,6 +245,7 @@ def card_of(
         topology=Topology.read(job.topology).meaning if job.topology else "",
         cautions=tuple(sum_cautions(mode, job.secure.members, job.secure.threshold)) if job.secure else (),
         rules=tuple(other_rules(job, others, t)),
+        common_tests=tuple(other_common_tests(job, others, t)),
         proposals=tuple(proposal_card(node, proposal, t) for proposal in job.rule_proposals[:PROPOSALS_SHOWN]),
         next_rule=rule_words(job.next_rule, t) if job.next_rule else "",
         alone=alone_in(last, job.differs),
@@ -287,6 +290,20 @@ def other_rules(job: JobView, others: Sequence[PeerJob], t: Translate) -> Iterat
             peer=other.node,
             there=rule_words(rule, t),
             here=rule_words(here, t),
+        )
+
+
+def other_common_tests(job: JobView, others: Sequence[PeerJob], t: Translate) -> Iterator[str]:
+    """Which peers have other rows in their common test than this node; at most RULES_SHOWN of them."""
+    here = job.data.common_test
+    unlike = [other for other in others if here and other.job.data.common_test not in ("", here)]
+    for other in unlike[:RULES_SHOWN]:
+        there = one_line(other.job.data.common_test, 12)
+        yield t(
+            "{peer} has another common test ({there}) than this node ({here})",
+            peer=other.node,
+            there=there,
+            here=here,
         )
 
 

@@ -232,3 +232,9 @@ def test_csv_has_the_figures_of_all_nodes() -> None:
     assert (with_mesh["mesh_worst"], with_mesh["mesh_worst_node"]) == ("0.25", "'=b")
     assert with_mesh["mesh_groups"] == "small: 0.5000 of 10" and with_mesh["mesh_basis"] == "counts"
     assert without["mesh_accuracy"] == without["mesh_groups"] == ""
+
+
+def test_csv_has_the_accuracy_on_a_common_test() -> None:
+    metrics = {"before": {"common_test_accuracy": 0.25}, "after": {"common_test_accuracy": 0.5}}
+    first, second = rows([{"round": 0, "metrics": metrics}, {"round": 1}])
+    assert (first["common_test_accuracy"], second["common_test_accuracy"]) == ("0.5", "")

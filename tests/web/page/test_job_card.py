@@ -491,3 +491,19 @@ def test_the_words_say_by_what_the_figures_count_and_which_rows_decided() -> Non
         "mean accuracy 81.25 % of 4 nodes, weighted by rows; decided on validation rows, and on test rows where"
         in words
     )
+
+
+async def test_the_page_names_peers_with_another_common_test(client: Client, node: FakeNode) -> None:
+    words = "NODE_2 has another common test (<b>222222222) than this node (111111111111)"
+
+    async def shown(here: str, there: Any, **headers: str) -> str:
+        other = FakeNode("NODE_2", 4001)
+        for one, mark in ((node, here), (other, there)):
+            one.jobs["MNIST"].more = {"data": {"source": "rows", "common_test": mark}}
+        node.around = [{"id": "NODE_2", "address": "127.0.0.1:4001", "info": other.info(), "error": None}]
+        return (await load(client, **headers)).text
+
+    assert words in await shown("1" * 12, "<b>222222222")
+    assert "tiene otra prueba común" in await shown("1" * 12, "2" * 12, accept_language="es")
+    for here, there in (("1" * 12, "1" * 12), ("", "2" * 12), ("1" * 12, "")):
+        assert "another common test" not in await shown(here, there)
