@@ -233,8 +233,9 @@ class ContributorVote:
     def _may_be_settled(self) -> list[tuple[int, Contributors]]:
         """What members accepted, as those that promised tell, where it may be settled already.
 
-        Where all must accept under ballot 0, nothing is settled there if one that promised a higher one has not. Who accepted
-        the same set under a later ballot may have accepted it there before, as that is what bound the later leader.
+        Where all must accept under ballot 0, nothing is settled there if one that promised a higher one has not. Who
+        accepted the same set under a later ballot may have accepted it there before, as that is what bound the later
+        leader.
         """
         told = [accepted for accepted in self._promises.values() if accepted is not None]
         may_be_all = len(told) == len(self._promises) and len({contributors for _, contributors in told}) == 1

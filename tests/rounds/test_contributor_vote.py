@@ -210,7 +210,8 @@ def test_what_all_accepted_binds_a_leader_also_if_some_have_accepted_it_under_a_
             mesh.under_way.popleft()
         else:
             mesh.deliver()
-    assert mesh.votes[second].accepted is not None and mesh.votes[second].accepted.ballot == 1
+    accepted = mesh.votes[second].accepted
+    assert accepted is not None and accepted.ballot == 1
     mesh.held = dict.fromkeys(mesh.votes, some("n00", "n01"))  # as if it were settled no longer what all have
     mesh.say(leader, mesh.votes[leader].lead(some("n00", "n01")))
     mesh.deliver_all()
