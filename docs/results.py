@@ -32,7 +32,7 @@ from flnet.experiments.report import (
     read_table,
     write_table,
 )
-from flnet.experiments.statistics import TableEntry
+from flnet.experiments.statistics import TableEntry, groups_alike
 
 ROOT = Path(__file__).resolve().parent
 RESULTS = ROOT / "results"
@@ -167,6 +167,32 @@ def draw_agreement(axes: Any) -> None:
     axes.plot([0, 0.85], [0, 0.85], color=GREY, lw=1, label="equal")
     axes.set_xlabel("published")
     axes.set_ylabel("measured here")
+
+
+RANKED = re.compile(
+    r"(?m)^\| (?P<measure>\S+) \| (?P<ranks>agg0 [^|]*) \| \d+ \| \S+ \| \S+ \| (?P<distance>\S+) \|"
+)
+
+
+def draw_ranks(axes: Any) -> None:
+    """Mean ranks of three rules by four measures, ours with a bar over rules that do not differ (Demšar 2006, figure 1)."""
+    theirs = {line.measure: line.value.low for line in lines_of("delgado2024")}
+    tests = list(RANKED.finditer((RESULTS / "mlfedavg" / REPORT).read_text("utf-8")))
+    for level, test in enumerate(reversed(tests)):
+        ranks = {name: float(rank) for name, rank in (part.split() for part in test["ranks"].split(", "))}
+        for number, (name, rank) in enumerate(ranks.items()):
+            axes.plot(rank, level, "os^"[number], color=COLOURS[number], ms=8, label="" if level else name)
+            if (published := theirs.get(f"{test['measure']}: mean rank of {name}")) is not None:
+                axes.plot(published, level + 0.25, "os^"[number], color=COLOURS[number], mfc="none")
+        values = list(ranks.values())
+        for group in groups_alike(values, float(test["distance"])):
+            axes.plot([values[group[0]], values[group[-1]]], [level - 0.25] * 2, color=INK, lw=4)
+    distance = float(tests[0]["distance"])
+    axes.plot([1.5, 1.5 + distance], [len(tests) - 0.4] * 2, color=GREY, lw=2, marker="|")
+    axes.text(1.5, len(tests) - 0.2, f"critical difference {distance:.3f}")
+    axes.set_yticks(range(len(tests)), [test["measure"] for test in reversed(tests)])
+    axes.set_ylim(-0.6, len(tests) + 0.2)
+    axes.set_xlabel("mean rank (1 is the best), ours filled; a bar connects rules that do not differ here")
 
 
 def draw_labels(axes: Any) -> None:
@@ -346,6 +372,7 @@ PLOTS: dict[str, tuple[str, Callable[[Any], None]]] = {
     "mesh-or-alone": ("Nodes that average are as good as each alone, or better", draw_mesh),
     "schools": ("Who drops out of a course? Few schools a round are enough, if they are alike", draw_schools),
     "published-and-measured": ("MLFedAvg: 128 published means and ours", draw_agreement),
+    "mlfedavg/ranks": ("MLFedAvg: which aggregation rules differ, by four measures", draw_ranks),
     "fine-and-coarse-labels": (
         "Coarse labels of others help a node with few fine ones, on data like theirs",
         draw_labels,
