@@ -28,7 +28,7 @@ KEYS = {  # the digest of the keys of all cells; a plan that changes has other n
     **{"mlfedavg-corrected": "98a169ca8d54", "thesis-annex-1": "fba0f63a3766"},
     **{"node-privacy": "c84141795823", "topologies": "6e8de178c5c3", "rounds-to-central": "206439f34901"},
     **{"fedmt-robust": "e934e88feac4"},
-    **{"private-heads": "b12db79a8e57", "who-benefits": "bf9e939f32ba"},
+    **{"private-heads": "b12db79a8e57", "who-benefits": "bf9e939f32ba", "left-out": "d5b0437c02d8"},
 }
 
 
