@@ -20,7 +20,7 @@ KEY = "iojj3XQJ8ZX9UtstPLpdcspnCb8dlBIb83SIAbQPb1w="
 VALUES: tuple[Any, ...] = (
     *(1, 2, 0.5, True),
     *("north", "127.0.0.1", "4000", "alive", "accuracy>=0.9", "every 6h", "median", "goal", "0123456789abcdef"),
-    *("ab" * 32, KEY, "B" * 86 + "==", "", None),
+    *("ab" * 32, "ab" * 16, KEY, "B" * 86 + "==", "", None),
 )
 
 

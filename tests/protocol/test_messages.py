@@ -52,6 +52,7 @@ from flnet.protocol.messages import (
     Triggered,
     digest_of,
 )
+from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import Contribution
 from flnet.protocol.vertical import VerticalMessage
 from flnet.wire.json_codec import JsonCodec
@@ -212,7 +213,7 @@ def test_hyper_params_in_the_words_of_the_thesis() -> None:
 
 def test_only_the_messages_of_a_round_carry_params() -> None:
     carriers = {kind for kind in _all_kinds() if kind.carries_params}
-    assert carriers == {StartTraining, ModelParams, Accuracy, AccuracyReply, VerticalMessage}
+    assert carriers == {StartTraining, ModelParams, Accuracy, AccuracyReply, SegmentsMessage, VerticalMessage}
 
 
 def _all_kinds(kind: type[Message] = Message) -> set[type[Message]]:
