@@ -229,7 +229,10 @@ class PinnedHarness(Harness):
     token = ""  # of the persons of all nodes; empty: they act because of where they are
 
     def mark(self, index: int) -> str:
-        """The fingerprint of the node that is or will be started as this one."""
+        """The fingerprint of the node that will be started as this one.
+
+        Not while it starts: both would make its key, and the node would go on with one that is not on the disk.
+        """
         folder = self.folder / f"state{index}"
         folder.mkdir(mode=0o700, exist_ok=True)
         return fingerprint(own_key(folder).text)

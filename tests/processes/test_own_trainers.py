@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import httpx
 import pytest
 
 from tests.datasets.own_files import csv_file, two_clouds
-from tests.processes.harness import Harness, PinnedHarness, RealNode, harness, until
+from tests.processes.harness import Harness, PinnedHarness, RealNode, answers, harness, until
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 pytestmark = pytest.mark.slow
@@ -31,8 +32,11 @@ def mesh(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         return
     pinned = PinnedHarness(tmp_path_factory.mktemp("own"))
     try:
-        for index in range(2):
-            pinned.start(**SETTINGS, TRUSTED_PEERS=pinned.mark(1 - index))
+        marks = [pinned.mark(index) for index in range(2)]
+        for other in reversed(marks):
+            pinned.start(**SETTINGS, TRUSTED_PEERS=other)
+        for node in pinned.nodes:  # "/ready" waits for data
+            until(partial(answers, node, "/health"), f"{node.name} to listen")
         yield pinned
     finally:
         pinned.stop()

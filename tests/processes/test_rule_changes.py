@@ -28,10 +28,9 @@ def mesh(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Harness]:
     pinned = PinnedHarness(tmp_path)
     pinned.module = "tests.processes.hurried"
     try:
-        for index in range(3):
-            node = pinned.start(TRUSTED_PEERS=",".join(pinned.mark(other) for other in range(3) if other != index))
-            if index == 0:
-                pinned.up(node)  # whom the others announce themselves to
+        marks = [pinned.mark(index) for index in range(3)]
+        for mark in marks:
+            pinned.start(TRUSTED_PEERS=",".join(other for other in marks if other != mark))
         yield pinned
     finally:
         pinned.stop()
