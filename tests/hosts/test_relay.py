@@ -18,7 +18,10 @@ KEY = "correct horse battery staple"
 RELAY = "10.66.0.1"  # the first host
 
 
-@pytest.mark.parametrize("settings", [{}, {"MESH_KEY": KEY}], ids=["open", "keyed"])
+@pytest.mark.parametrize(
+    "settings",
+    [pytest.param({}, id="open"), pytest.param({"MESH_KEY": KEY}, id="keyed", marks=pytest.mark.long)],
+)
 def test_two_hosts_that_nobody_reaches_train_with_the_others(settings: dict[str, str], tmp_path: Path) -> None:
     with host_mesh(tmp_path, 4, 1, None, **settings) as made:
         made.start(RELAY_PORTS="9200-9205")
