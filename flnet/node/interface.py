@@ -52,7 +52,7 @@ class EditHyperParams(PersonMessage):
         return HyperParamsEdited(stated, rule.name, rule.adds_as_they_come)
 
 
-class RuleChanges(Protocol):
+class ProposedRules(Protocol):
     """What people say of aggregation rules that are proposed to the mesh; see `flnet.node.rule_changes`."""
 
     async def look(self, trainer: TrainerId) -> None:
@@ -221,7 +221,7 @@ class Node(Protocol):
         ...
 
     @property
-    def rule_changes(self) -> RuleChanges:
+    def rule_changes(self) -> ProposedRules:
         """Aggregation rules that are proposed to the mesh."""
         ...
 

@@ -28,7 +28,7 @@ from flnet.node.relay_messages import (
     Alive,
     Challenge,
     Granted,
-    Incoming,
+    IncomingConnection,
     Line,
     PortRequest,
     Refused,
@@ -304,7 +304,7 @@ class Relay:
             return
         self._waiting[token] = arrived
         try:
-            holder.tell(Incoming(token=token, caller=ip))
+            holder.tell(IncomingConnection(token=token, caller=ip))
             async with asyncio.timeout(DIAL_SECONDS):
                 node = await arrived
             await join(peer, node, IDLE_SECONDS)

@@ -23,7 +23,7 @@ from flnet.node.relay_messages import (
     Alive,
     Challenge,
     Granted,
-    Incoming,
+    IncomingConnection,
     Refused,
     RelayKeys,
     Token,
@@ -157,14 +157,14 @@ class RelayClient:
             place = writer.get_extra_info("peername")
             while True:
                 async with asyncio.timeout(SILENCE_SECONDS):
-                    line = await receive(reader, Alive, Incoming)
-                if isinstance(line, Incoming) and len(self._dialling) < MOST_DIALLING:
+                    line = await receive(reader, Alive, IncomingConnection)
+                if isinstance(line, IncomingConnection) and len(self._dialling) < MOST_DIALLING:
                     keep(self._dialling, self._dial((place[0], answer.data_port, *place[2:]), line))
         finally:
             await end(telling)
             writer.transport.abort()
 
-    async def _dial(self, place: tuple[Any, ...], incoming: Incoming) -> None:
+    async def _dial(self, place: tuple[Any, ...], incoming: IncomingConnection) -> None:
         """Bring the relay the connection for a peer, and hand it to the server."""
         sock = socket.socket(socket.AF_INET6 if len(place) > 2 else socket.AF_INET)
         try:

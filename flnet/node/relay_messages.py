@@ -4,7 +4,7 @@
       Challenge  ------------------->          on the control connection, as soon as it is open
                  <-------------------  PortRequest
       Granted    ------------------->          or Refused, and the connection ends
-      Incoming   ------------------->          for each connection of a peer to the granted port
+      IncomingConnection   ------------------->          for each connection of a peer to the granted port
                  <-------------------  Token   first line of a new connection, which then carries the peer's bytes
                  <------- Alive ------>        now and then, so that both notice when the other one is gone
 
@@ -88,7 +88,7 @@ class Refused(Line):
     reason: str = Field(max_length=500)
 
 
-class Incoming(Line):
+class IncomingConnection(Line):
     """A peer connected to the node's port.
 
     Attributes:
@@ -115,7 +115,7 @@ class Alive(Line):
 
 
 AnyLine = Annotated[
-    Challenge | PortRequest | Granted | Refused | Incoming | Token | Alive, Field(discriminator="kind")
+    Challenge | PortRequest | Granted | Refused | IncomingConnection | Token | Alive, Field(discriminator="kind")
 ]
 _ADAPTER: TypeAdapter[AnyLine] = TypeAdapter(AnyLine, config=ConfigDict(defer_build=True))
 L = TypeVar("L", bound=Line)

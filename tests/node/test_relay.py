@@ -18,7 +18,16 @@ from flnet.node import relay as relay_module
 from flnet.node import relay_client
 from flnet.node.relay import Places, Ports, Relay, Stream, holder_limits
 from flnet.node.relay_client import RelayClient, caller_of
-from flnet.node.relay_messages import Challenge, Granted, Incoming, PortRequest, RelayKeys, Token, encoded, receive
+from flnet.node.relay_messages import (
+    Challenge,
+    Granted,
+    IncomingConnection,
+    PortRequest,
+    RelayKeys,
+    Token,
+    encoded,
+    receive,
+)
 from flnet.security.keys import own_key
 from flnet.security.tls import Channel, server_context
 from tests.ports import free_port
@@ -458,7 +467,7 @@ async def test_a_token_is_good_for_one_connection(world: World) -> None:
     async with connected(world.ports[0]) as control:
         granted = await granted_to(control, RelayKeys("m"), "b")
         async with connected(granted.port) as (_, peer):
-            incoming = await receive(control[0], Incoming)
+            incoming = await receive(control[0], IncomingConnection)
             assert incoming.caller == HERE
             peer.write(b"secret")
             async with connected(granted.data_port) as data, connected(granted.data_port) as again:

@@ -16,7 +16,7 @@ from flnet.node.relay_messages import (
     Alive,
     Challenge,
     Granted,
-    Incoming,
+    IncomingConnection,
     Line,
     PortRequest,
     Refused,
@@ -36,7 +36,7 @@ lines: st.SearchStrategy[Line] = st.one_of(
     st.builds(PortRequest, node=names, mesh=names, wish=st.none() | ports),
     st.builds(Granted, port=ports, data_port=ports),
     st.builds(Refused, reason=st.text(max_size=300)),
-    st.builds(Incoming, token=st.just(NONCE), caller=st.ip_addresses().map(str)),
+    st.builds(IncomingConnection, token=st.just(NONCE), caller=st.ip_addresses().map(str)),
     st.builds(Token, token=st.just(NONCE)),
     st.just(Alive()),
 )
