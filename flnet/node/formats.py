@@ -60,6 +60,7 @@ KEPT_BLOBS = 4  # packed and compressed bodies that are kept for the next peer t
 PACKED = 2  # times fewer bytes than the arrays have: then most of them are packed, and zstd saves something more
 IDLE_SECONDS = 5.0  # between two looks; unused memory is given back when both find nothing to do
 SMALLEST = 1024 * 1024  # bytes; the interpreter keeps smaller pieces itself
+_GRAIN = 64 * 1024  # bytes, of which a buffer has a multiple
 _UNUSED = 3  # references to an array: in the list, in the loop, and as the argument of getrefcount
 
 
@@ -297,8 +298,14 @@ class BufferPool:
                 # Twice the size at most: a large array under a small model would be kept from larger ones.
                 if nbytes <= array.nbytes <= 2 * nbytes and sys.getrefcount(array) == _UNUSED:
                     return array[:nbytes]
-            self._kept.append(np.empty(nbytes, np.uint8))
-            return self._kept[-1][:]
+            # Else bodies that grow a little each time, as a stranger may send, would pile up.
+            for place, array in enumerate(self._kept):
+                if array.nbytes < nbytes <= 2 * array.nbytes and sys.getrefcount(array) == _UNUSED:
+                    del self._kept[place]
+                    break
+            # Bodies of one model differ by a few bytes of their heads.
+            self._kept.append(np.empty(-(-nbytes // _GRAIN) * _GRAIN, np.uint8))
+            return self._kept[-1][:nbytes]
 
     def let_go(self) -> None:
         """Give back what nobody uses, and keep nothing of the rest once it is not used any more.

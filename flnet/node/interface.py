@@ -15,7 +15,7 @@ from flnet.node.data_import import DataImports
 from flnet.node.event_log import EventLog, FeedItem
 from flnet.node.own_trainers import OwnTrainers
 from flnet.node.trust import Trust
-from flnet.params.blob import Blob
+from flnet.params.blob import Blob, Bytes
 from flnet.params.params import TrainerId
 from flnet.protocol.events import HyperParamsEdited
 from flnet.protocol.messages import EARLIER_FORMS, Peer, PersonMessage
@@ -267,6 +267,10 @@ class Node(Protocol):
         Raises:
             PeerError: this node does not want such a body.
         """
+        ...
+
+    def memory(self, nbytes: int) -> Bytes:
+        """So many bytes for a large body, with anything in them. They are used again once nothing refers to them."""
         ...
 
     async def receive(self, path: str, body: Body, content_type: str, caller_ip: str, signer: str = "") -> Reply:

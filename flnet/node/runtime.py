@@ -143,6 +143,7 @@ class NodeRuntime:
         self._log_store = EventLogStore(self.feed, store)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._registry, self.studies, self._buffers = registry, service, buffers
+        self.memory = buffers.take
         self._history, self.traffic = history, history.traffic
         # Answered by its parts directly; `flnet.node.interface.Node` says what each does.
         self.body_limit, self.held = wire.body_limit, wire.held

@@ -522,8 +522,8 @@ class Job(BaseJob[Round]):
         self._average_by(self.rule_change.rule, key)
         self.inbox.take_all(key)
         self._trouble = None
-        self.round = self._kind(self._parts, key, self.peers.here)
-        return [*left, *moved, *self.round.take(common, is_new=True)]
+        taken = self._follow_with(self._kind(self._parts, key, self.peers.here))
+        return [*left, *moved, *taken.take(common, is_new=True)]
 
     def _force(self) -> list[Effect]:
         return self.round.force() if self.round else []
@@ -562,8 +562,15 @@ class Job(BaseJob[Round]):
         self._trouble = None
         moved = self.numbering.entered(opening.key, self.number)
         record = RoundRecord(opening.key, why=opening.why)
-        self.round = self._kind(self._parts, opening.key, here, choice, run, record)
-        return [*left, *self.round.enter(opening, awaited, is_mine), *told, *moved]
+        opened = self._follow_with(self._kind(self._parts, opening.key, here, choice, run, record))
+        return [*left, *opened.enter(opening, awaited, is_mine), *told, *moved]
+
+    def _follow_with(self, following: Round) -> Round:
+        """Put this round in the place of the one before, which has been left."""
+        if self.round is not None:
+            self.round.release()
+        self.round = following
+        return following
 
     def _average_by(self, rule: str, key: RoundKey) -> None:
         """Average the round that opens by this aggregation rule, if this node followed it when the start came."""

@@ -112,6 +112,14 @@ class Round(BaseRound):
         self._catching_up: CatchingUp | None = None
         self.ahead = Ahead(key, parts.settings, parts.peers, parts.held, parts.series)
 
+    def release(self) -> None:
+        """Let go of what the round holds, because another one is in its place; it is not asked for anything any more.
+
+        These parts call back. So without this, all parameters in them would stay in memory until Python's collector of
+        reference cycles comes, many rounds later.
+        """
+        del self.starting_model, self.comparison, self.gathering
+
     @classmethod
     def past(
         cls,

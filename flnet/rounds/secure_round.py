@@ -75,6 +75,11 @@ class SecureRound(VotedRound):
         self._is_grouped = False
         self._downloads: dict[str, ParamsDownload] = {}
 
+    def release(self) -> None:
+        """Let go of what the round holds; see `Round.release`."""
+        self.sum.release()
+        super().release()
+
     @property
     def sum(self) -> SecureSum:
         """The conversation by which the sum of the updates is opened."""

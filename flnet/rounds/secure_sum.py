@@ -95,6 +95,10 @@ class SecureSum:
         self._tried = 0  # shares of so many members were used
         self._misfit = ""  # why these did not open the sum
 
+    def release(self) -> None:
+        """Let go of what calls back; see `Round.release`."""
+        del self.building, self._vote, self.segments
+
     @property
     def timers(self) -> tuple[str, ...]:
         """The names of its timers."""

@@ -141,6 +141,12 @@ class SegmentedRound(VotedRound):
             made.abstain()
         return made
 
+    def release(self) -> None:
+        """Let go of what the round holds; see `Round.release`."""
+        if self.sum is not None:
+            self.sum.release()
+        super().release()
+
     # --- what its kinds decide
 
     def vote_lost(self) -> str:

@@ -66,6 +66,10 @@ class VotedSegments(SegmentedSum):
         """An update that was offered, without its parameters."""
         return self._updates[peer]
 
+    def release(self) -> None:
+        """Let go of the vote, which calls back; see `Round.release`."""
+        del self._settlement
+
     # --- the vote
 
     @property

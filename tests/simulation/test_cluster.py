@@ -5,13 +5,22 @@ The ledger checks its invariants in every run (see test_invariants.py).
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
+import weakref
 from random import Random
+from typing import Any
 
 import pytest
 
+from flnet.aggregation.base import MERGING
+from flnet.algorithms.registry import parse_rule
+from flnet.algorithms.topology import Topology
+from flnet.rounds.participation import Participation
+from flnet.rounds.round import Round
+from flnet.rounds.settings import Rules
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.schedule import Faults
 from tests.simulation.helpers import (
@@ -43,6 +52,45 @@ def test_ten_nodes_agree_in_each_of_ten_rounds_without_faults() -> None:
     contributors = {len(r["contributors"]) for node in cluster.nodes.values() for r in node.job.records()}
     assert contributors == {10}
     assert (rounds(cluster), len(digests(cluster))) == ({top(cluster)}, 1)
+
+
+@pytest.mark.parametrize(
+    ("topology", "rule"),
+    [
+        ("mesh", "agg0"),
+        ("ring", "agg0"),
+        ("segments", "agg0"),
+        ("segments:3", "agg0"),
+        ("mesh", "secure"),
+        ("segments", "secure"),
+    ],
+)
+def test_a_round_leaves_the_memory_as_soon_as_another_is_in_its_place(
+    topology: str, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[weakref.ref[Round]] = []
+    begin = Round.__init__
+
+    def noted(self: Round, *args: Any) -> None:
+        begin(self, *args)
+        opened.append(weakref.ref(self))
+
+    monkeypatch.setattr(Round, "__init__", noted)
+    rules = Rules(
+        Participation(names_all=topology != "mesh"),
+        averaging={MERGING: parse_rule(rule).name},
+        topology=Topology.read(topology),
+    )
+    cluster = mesh(4, seed=1, rules=rules)
+    gc.collect()
+    gc.disable()  # what refers to itself in a circle stays
+    try:
+        play_round(cluster, "n01", rounds=3)
+        alive = [round for each in opened if (round := each()) is not None]
+    finally:
+        gc.enable()
+    assert len(opened) == 12
+    assert sorted(map(id, alive)) == sorted(id(node.job.round) for node in cluster.nodes.values())
 
 
 @pytest.mark.parametrize("seed", seeds(1, 3))

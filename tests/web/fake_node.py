@@ -23,7 +23,7 @@ from flnet.errors import (
     UnreadableBody,
 )
 from flnet.node.interface import Body, Download, EditHyperParams, Order, PeerInfo, Points, PredictionInput, View
-from flnet.params.blob import Blob
+from flnet.params.blob import Blob, Bytes, fresh
 from flnet.params.params import TrainerId
 from flnet.protocol.messages import (
     Accuracy,
@@ -127,6 +127,7 @@ class FakeNode(FakeRegistry):
         self.asked_peers = 0
         self.received: list[tuple[str, int, str, str]] = []  # path, bytes, content type, caller
         self.inspected: list[tuple[str, str, int, int]] = []  # path, content type, bytes of the head, of all
+        self.given_memory: list[Bytes] = []  # that bodies were received into
         self.landed: list[memoryview] = []  # binary bodies that were taken
         self.blobs: dict[str, Blob] = {}
         self.lent: list[str] = []  # digests that were asked for
@@ -149,6 +150,10 @@ class FakeNode(FakeRegistry):
         if not WANTED.startswith(bytes(head[: len(WANTED)])):
             raise ParamsRefused("the head is not of this node's model")
         return len(head) >= len(WANTED)
+
+    def memory(self, nbytes: int) -> Bytes:
+        self.given_memory.append(fresh(nbytes))
+        return self.given_memory[-1]
 
     async def held(self, digest: str, codings: Collection[str] = (), accepts: Collection[str] = ()) -> Blob:
         self.lent.append(digest)

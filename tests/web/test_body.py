@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import numpy as np
 import orjson
 import pytest
 from hypothesis import given, settings
@@ -367,6 +368,7 @@ async def test_a_binary_body_reaches_the_node_in_the_buffer_that_it_landed_in(
     assert node.received == [(path, len(body), BINARY_TYPE, "10.0.0.9")]
     assert node.landed[0] == body
     assert node.landed[0].readonly
+    assert np.shares_memory(node.landed[0], node.given_memory[0])
     assert node.inspected[0][:2] == (path, BINARY_TYPE)
     assert node.inspected[0][3] == len(body)
 

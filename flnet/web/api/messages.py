@@ -115,7 +115,8 @@ def message_body(request: Request, node: Node, settings: Settings) -> LimitedBod
         return LimitedBody(size, limit)
     if size is None or settings.wire == "json":
         return LimitedBody(None, -1)  # refused unread
-    return LimitedBody(size, limit, Landing(partial(node.inspect, request.path, BINARY_TYPE), limit, HEAD_LIMIT))
+    wanted = partial(node.inspect, request.path, BINARY_TYPE)
+    return LimitedBody(size, limit, Landing(wanted, limit, HEAD_LIMIT, node.memory))
 
 
 def _takes_binary() -> bool:
