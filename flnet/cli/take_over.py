@@ -41,7 +41,7 @@ def command(name: str | None, source: Path | None, peer: str, digest: str, addre
         taken = _take(node, chosen, source)
     if as_json:
         return print_json(taken)
-    click.echo(str(chosen["lines"]).strip())
+    click.echo("\n".join(map(printable, str(chosen["lines"]).strip().splitlines())))
     click.echo(f"{printable(taken['trainer_id'])} was taken over from {printable(chosen['peer'])}.")
     if taken["must_be_named"]:
         click.echo("FLNET_TRAINERS names the trainers of this node: add it there before the next start.")

@@ -11,6 +11,7 @@ import json
 import re
 import tomllib
 import unicodedata
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,7 @@ def _composed(name: str) -> str:
 
 
 def _different(names: list[str]) -> list[str]:
-    if twice := sorted({name for name in names if names.count(name) > 1}):
+    if twice := sorted(name for name, count in Counter(names).items() if count > 1):
         raise ValueError(text("{name} stands there twice", ", ".join(twice)))
     return names
 

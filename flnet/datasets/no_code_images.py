@@ -192,8 +192,8 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
         raise DataMissing(text("too few images in {folder}: {counts}", root, words), remedy)
     wanted = range(len(listing.classes)) if spaces is None else ()  # else no node needs to have them all
     notes = _notes(root, listing, labels[good], decoded.faults, wanted)
-    common, known = _common_test(own, listing.classes, settings), _marks(decoded.images, labels, good)
-    mark, on_common = _marked(common, known) if common is not None else ("", "")
+    common = _common_test(own, listing.classes, settings, spaces)
+    mark, on_common = _marked(common, _marks(decoded.images, labels, good)) if common is not None else ("", "")
     notes += [on_common] if on_common else []
     note = with_partition(joined([*anew, *notes]), settings)
     fine, coarse, classes = labels, None, listing.classes
@@ -205,9 +205,6 @@ def load_images(own: OwnImages, settings: TrainerSettings) -> ImageData:
     info = DataInfo(
         text("images in {folder}", root), counts, classes, is_sample(root), note, per_class, checksum, dealt, mark
     )
-    if common is not None and spaces is not None:
-        of_folders = (listing.classes[label] for label in common.y)
-        common = Labelled(common.x, spaces.numbers(of_folders)[0])
     return ImageData(decoded.images, fine, classes, sides, info, coarse, common)
 
 
@@ -233,11 +230,17 @@ def _decoded(root: Path, files: Sequence[Path], own: OwnImages, folder: Path) ->
     return decoded, np.array([i for i, file in enumerate(files) if _relative(root, file) not in bad], np.int64)
 
 
-def _common_test(own: OwnImages, classes: Sequence[str], settings: TrainerSettings) -> Labelled | None:
-    """The images of the common test and the numbers of their folders; None without one.
+def _common_test(
+    own: OwnImages, classes: Sequence[str], settings: TrainerSettings, spaces: OwnLabels | None
+) -> Labelled | None:
+    """The images of the common test and their labels, which are the same on all nodes; None without one.
 
     Args:
         classes: what the folders are called.
+        spaces: where nodes label differently: those of this one. Then labels are numbers in the desired space.
+
+    Raises:
+        TrainerError: none of the images can be used.
     """
     there = own.of_common_test(settings)
     if there is None:
@@ -246,7 +249,12 @@ def _common_test(own: OwnImages, classes: Sequence[str], settings: TrainerSettin
     folder.mkdir(parents=True, exist_ok=True)
     listing = _find_images(root, there, classes)
     decoded, good = _decoded(root, listing.files, there, folder)
-    return Labelled(decoded.images[good], listing.labels[good])
+    labels = listing.labels[good]
+    if spaces is not None:
+        labels = spaces.numbers(listing.classes[label] for label in labels)[0]
+    if not (labels >= 0).any():
+        raise TrainerError(text("nothing in {path} can be used for the common test", root))
+    return Labelled(decoded.images[good], labels)
 
 
 def _marked(common: Labelled, own: Labelled) -> tuple[str, str]:

@@ -471,6 +471,8 @@ def _common_test(
     if table.classes and labels is None:
         there = there.model_copy(update={"classes": list(table.classes)})
     common = read_table(Path(there.data), there, labels)
+    if labels is not None and not (common.y >= 0).any():  # only labels that are not desired
+        raise TrainerError(text("nothing in {path} can be used for the common test", there.data))
     if common.features != table.features:
         differing = sorted(set(common.features) ^ set(table.features))
         raise TrainerError(text("{path}: other features than in the data: {names}", there.data, shown(differing)))

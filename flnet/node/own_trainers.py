@@ -312,6 +312,8 @@ def _offer(peer: str, entry: Any) -> Offer | None:
     name, fields = entry.get("id"), entry["description"]
     if not isinstance(name, str) or not is_trainer_id(name) or not fields.keys().isdisjoint(HERE):
         return None
+    if len(json.dumps(fields)) > OFFER_BYTES:  # before it is checked, which takes longer the longer it is
+        return None
     try:
         own = checked_own({**fields, "data": name.lower()})
     except (InvalidMessage, RecursionError):

@@ -261,7 +261,9 @@ class RuleChange:
         gone = self._without | event.forgotten
         self._heard = {peer: said for peer, said in {**self._heard, **event.stated}.items() if peer not in gone}
         self._sharing = frozenset(sorted(event.present - gone)[:MAX_PEERS])
-        self.members = (self.members - gone) | (self._sharing if self.taken else frozenset())
+        # Who comes after all have taken it cannot take it any more, and is not waited for.
+        joined = self._sharing if self.taken and not self.is_ready else frozenset()
+        self.members = (self.members - gone) | joined
         if self.last is not None:
             informed = {peer for peer in self.last.unsure if self._is_in_force(peer, self.last.mark)}
             self.last = replace(self.last, unsure=self.last.unsure - informed - gone)
@@ -387,8 +389,12 @@ class RuleChange:
             return
         self.taken, self.is_ready, self.before, self.last = kept.taken, kept.is_ready, kept.before, kept.last
         self.members, self.declined = kept.members, kept.declined
-        if kept.settled != self._settings.rules.settled:  # a person changed the setting since, which counts
+        allows = self._settings.rules.topology.allows
+        is_other = kept.settled != self._settings.rules.settled  # a person changed the setting since, which counts
+        if is_other or (self.last is not None and not allows(parse_rule(self.last.rule))):
             self.set_alone()
+        if self.taken is not None and not allows(parse_rule(self.taken.rule)):  # updates travel otherwise since
+            self.taken, self.is_ready = None, False
 
     @property
     def _figures(self) -> tuple[Any, ...]:

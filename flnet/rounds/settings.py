@@ -312,7 +312,8 @@ class JobSettings:
         rule, settled, folds = merging
         self.choose(hyper)
         self.use(of_round)
-        if rule and settled == self.rules.settled:  # else the settings were changed since, and count
+        is_as_before = settled == self.rules.settled  # else the settings were changed since, and count
+        if rule and is_as_before and self.rules.topology.allows(_parsed(rule)):
             self.merge_by(rule, folds)
 
     def kept(self) -> Mapping[str, Any]:

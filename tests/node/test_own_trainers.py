@@ -19,7 +19,8 @@ from flnet.datasets.dataset_import import Upload
 from flnet.datasets.guess import Choices, TableGuess, stated
 from flnet.datasets.no_code import OwnImages, OwnTable, checked_own, read_own
 from flnet.errors import ImportRefused, InvalidMessage
-from flnet.node.own_trainers import MOST_OFFERS, Draft, Offer, read_offers
+from flnet.node import own_trainers
+from flnet.node.own_trainers import ANSWER_BYTES, MOST_OFFERS, Draft, Offer, read_offers
 from flnet.node.runtime import NodeRuntime
 from flnet.params.params import TrainerId
 from flnet.settings import Settings
@@ -134,7 +135,7 @@ async def test_a_description_is_taken_over_without_data_and_as_it_was_shown(mesh
 async def test_a_trainer_is_taken_over_from_another_terminal(mesh: Mesh, tmp_path: Path) -> None:
     a, b = mesh.nodes["a"], mesh.nodes["b"]
     draft = await looked_at(a, rows(tmp_path))
-    await a.own_trainers.make(draft.key, "CLOUDS", Choices(label="Clouds \x1b[2J"), offered=True)
+    await a.own_trainers.make(draft.key, "CLOUDS", Choices(label="Clouds \x1b[2J \x9b2J \u202e"), offered=True)
     (offer,) = await b.own_trainers.offers()
     async with served(create_app(b, Settings(state_path=tmp_path / "b", trainers=("MNIST_3_7",)))) as port:
 
@@ -148,7 +149,7 @@ async def test_a_trainer_is_taken_over_from_another_terminal(mesh: Mesh, tmp_pat
         assert "CLOUDS of a:" in shown.stdout
         assert '    target = "y"' in shown.stdout
         assert offer.digest[:10] in shown.stdout
-        assert "\x1b" not in shown.stdout
+        assert not set("\x1b\x9b\u202e") & set(shown.stdout)
         (listed,) = json.loads((await flnet("--json")).stdout)
         assert (listed["peer"], listed["id"], listed["digest"]) == ("a", "CLOUDS", offer.digest)
 
@@ -170,6 +171,7 @@ async def test_a_trainer_is_taken_over_from_another_terminal(mesh: Mesh, tmp_pat
         taken = await flnet("CLOUDS", str(mine), "--from", "a", "--digest", offer.digest[:10])
         assert taken.exit_code == 0, taken.output
         assert "CLOUDS was taken over from a." in taken.stdout
+        assert not set("\x1b\x9b\u202e") & set(taken.stdout)
         assert "add it there before the next start" in taken.stdout
         await until(lambda: b.job(CLOUDS).phase == "IDLE")
         assert (tmp_path / "b" / "own-data" / "clouds.csv").read_bytes() == mine.read_bytes()
@@ -282,6 +284,15 @@ def test_sound_descriptions_of_a_peer_are_read() -> None:
 )
 def test_other_descriptions_are_left_out(body: bytes) -> None:
     assert not read_offers("a", body)
+
+
+def test_a_description_that_is_too_long_is_not_checked(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[object] = []
+    monkeypatch.setattr(own_trainers, "checked_own", checked.append)
+    body = answer(entry(features=[f"f{n}" for n in range(20_000)]))
+    assert len(body) <= ANSWER_BYTES
+    assert not read_offers("a", body)
+    assert checked == []
 
 
 JSON = st.recursive(

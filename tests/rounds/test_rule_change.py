@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.aggregation.base import MERGING
+from flnet.algorithms.topology import Topology
 from flnet.errors import InvalidMessage, JobBusy, NoProposal, NotReady, ParamsRefused, PeerError, StaleRound
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Publish, Save
@@ -240,6 +241,38 @@ def test_a_proposal_that_was_withdrawn_binds_nobody() -> None:
     bench = took(a=READY, c=TAKEN)
     assert hear(bench, a=NOTHING, c=TAKEN) == []  # it cannot be, after all have taken it: a disk was lost
     assert bench.job.rule_change.statement == READY
+
+
+def test_who_joins_after_all_have_taken_a_rule_keeps_nobody_waiting() -> None:
+    bench = took(a=READY, c=TAKEN)
+    assert hear(bench, a=READY, c=READY, d=NOTHING) == ["merging_rule_set"]
+    bench = took(a=READY, c=TAKEN)
+    hear(bench, a=IN_FORCE, c=IN_FORCE, d=NOTHING)
+    assert bench.job.rule_change.rule == "median"
+    bench = took(a=TAKEN, c=TAKEN)
+    hear(bench, a=TAKEN, c=TAKEN, d=NOTHING)  # before that it is one of those that must take it
+    hear(bench, a=READY, c=READY, d=NOTHING)
+    assert (bench.job.rule_change.statement, bench.job.rule_change.rule) == (TAKEN, "agg1")
+
+
+@pytest.mark.parametrize("topology", ["segments", "ring"])
+@pytest.mark.parametrize("said", [{}, {"a": READY, "c": TAKEN}, {"a": IN_FORCE, "c": READY}])
+def test_no_rule_is_taken_up_again_that_does_not_go_with_how_updates_travel_now(
+    topology: str, said: Mapping[str, Any]
+) -> None:
+    krum = Proposal(A, "krum:1", "1" * 32)
+    mark, told = krum.mark("T"), {TAKEN: stated(krum), READY: stated(krum, ready=True)}
+    bench = Bench()
+    hear(bench, a=stated(krum), c=NOTHING)
+    bench.hear(RuleAnswered(mark, takes=True))
+    hear(bench, **{peer: told.get(words, stated(in_force=mark)) for peer, words in said.items()})
+    chosen = Bench()
+    chosen.hear(HyperParamsEdited({}, "krum:1", folds=False))
+    for before in (bench, chosen):
+        again = Bench(prepare=False, rules=Rules(topology=Topology.read(topology)))
+        again.hear(Restored(before.job._figures()))
+        assert (again.job.settings.rule, again.job.rule_change.rule) == ("agg1", "agg1")
+        assert not again.job.rule_change.is_ready and again.job.rule_change.taken is None
 
 
 def test_who_is_away_is_waited_for_until_a_person_forgets_it() -> None:

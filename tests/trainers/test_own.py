@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -13,8 +14,10 @@ import torch
 from flnet.compute.checks import checked_fit, checked_score, data_fields, declared
 from flnet.compute.prediction import read_inputs
 from flnet.datasets.labelled import read_npz
+from flnet.datasets.no_code_images import load_images
 from flnet.datasets.no_code_table import read_table
 from flnet.errors import DataMissing, TrainerError
+from flnet.labels.spaces import Labelling, LabelSpace
 from flnet.params.params import Array, Params
 from flnet.protocol.messages import HyperParams
 from flnet.trainer import Task, Trainer
@@ -204,6 +207,34 @@ def test_images_have_a_common_test_too_which_stays_decoded(tmp_path: Path) -> No
         assert figures["accuracy"] >= 0.9 and figures["f1_macro"] >= 0.9
         assert f"common test: 81 rows, {trainer.data_info().common_test};" in trainer.data_info().note
         assert "60 of them are in this node's own data" in trainer.data_info().note
+
+
+def test_nodes_that_label_differently_have_the_same_checksum_of_one_common_test(tmp_path: Path) -> None:
+    desired = LabelSpace("fine", ("cat", "dog", "cow"))
+    class_folders(tmp_path / "pictures", desired.classes)
+    class_folders(tmp_path / "common", desired.classes, each=4)
+    spaces = [desired, LabelSpace("coarse", ("pet", "farm")), LabelSpace("other", ("beast",))]
+    seen = [
+        load_images(images(common_test="common"), replace(node(tmp_path, own.id), labels=Labelling(own, desired)))
+        for own in spaces
+    ]
+    assert len({each.info.common_test for each in seen}) == 1
+    assert all(each.common is not None and sorted(each.common.y) == [0] * 4 + [1] * 4 + [2] * 4 for each in seen)
+
+
+@pytest.mark.parametrize("folders", [("cat", "dog"), ("pet", "farm")])
+def test_a_common_test_of_which_nothing_can_be_used_is_refused(tmp_path: Path, folders: tuple[str, str]) -> None:
+    class_folders(tmp_path / "pictures", ("cat", "dog"))
+    class_folders(tmp_path / "common", folders, each=2)
+    settings = node(tmp_path)
+    if folders == ("pet", "farm"):  # no image there has a label of the desired space
+        desired = LabelSpace("fine", ("cat", "dog"))
+        settings = replace(settings, labels=Labelling(LabelSpace("coarse", folders), desired))
+    else:
+        for image in (tmp_path / "common").rglob("*.*"):
+            image.write_bytes(b"no image")
+    with pytest.raises(TrainerError, match="can be used for the common test"):
+        load_images(images(common_test="common", on_bad_file="skip"), settings)
 
 
 def test_a_regression_is_scored_by_r_squared_beside_errors_in_its_own_unit(tmp_path: Path) -> None:
