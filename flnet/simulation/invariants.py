@@ -297,7 +297,8 @@ class SegmentLedger(Ledger):
     - All nodes that make the average of a round get the same bits.
     - All its segments are of the same contributors, and equal nodes make equal segments of them.
 
-    A node that lost its memory may start a round again, with other members: then it is another one.
+    A node that lost its memory may start a round again, with other members: then it is another one. So it is with the same
+    members, once so many of them have lost theirs that these are a quorum: nothing binds them.
     """
 
     def __init__(self) -> None:
@@ -305,6 +306,18 @@ class SegmentLedger(Ledger):
         self._contributors: dict[StartedRound, tuple[PeerId, ...]] = {}
         self._segments: dict[tuple[StartedRound, tuple[int, int], bool], Digest] = {}
         self._common: dict[StartedRound, Digest] = {}
+        self._forgotten: dict[StartedRound, set[PeerId]] = {}  # which of its members forgot a round
+
+    def lost_disk(self, node: PeerId) -> None:
+        """A node lost its disk: what it did before does not bind it, nor what most members of a round have forgotten."""
+        super().lost_disk(node)
+        for start in [start for start in self._contributors if node in start[1]]:
+            forgotten = self._forgotten.setdefault(start, set())
+            forgotten.add(node)
+            if len(forgotten) > len(start[1]) // 2:
+                del self._forgotten[start], self._contributors[start]
+                self._common.pop(start, None)
+                self._segments = {place: made for place, made in self._segments.items() if place[0] != start}
 
     def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
         """An update counts if the members settle so."""
