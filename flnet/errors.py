@@ -72,7 +72,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Collection, Mapping
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from flnet.fingerprints import short
 from flnet.text import Text, joined, restored, text
@@ -95,6 +95,19 @@ class FlnetError(Exception):
     def details(self) -> Mapping[str, object]:
         """Machine-readable extras for the answer, in addition to the code and the message."""
         return {}
+
+
+E = TypeVar("E", bound=FlnetError)
+
+
+def without_frames(error: E) -> E:
+    """The error without the calls that it came through, to be kept, or raised again by somebody else.
+
+    The frames of these calls hold all that they worked with, perhaps parameters of many MB, and one of them may hold the
+    error: a circle, which stays until Python's collector comes.
+    """
+    error.__cause__ = error.__context__ = None
+    return error.with_traceback(None)
 
 
 class LocalError(FlnetError):

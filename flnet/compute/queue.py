@@ -20,7 +20,7 @@ from flnet.compute.loader import find_trainers, import_trainer
 from flnet.compute.training_child import ProcessBackend
 from flnet.compute.verbs import CALL_ERRORS, Report, TrainerRequest, TrainingRequest
 from flnet.compute.vertical import VerticalHost
-from flnet.errors import FlnetError, TrainerError
+from flnet.errors import FlnetError, TrainerError, without_frames
 from flnet.params.params import TrainerId
 from flnet.settings import Settings
 from flnet.text import text
@@ -234,6 +234,7 @@ class BackendQueue:
             if not self._answers and not self._closed:
                 self._stop_resting()
                 self._resting = loop.call_later(self._idle_seconds, self._rest)
+            del answer  # its error holds this call
 
     def _work(
         self, work: Callable[[], Result], loop: asyncio.AbstractEventLoop, answer: asyncio.Future[Result]
@@ -246,7 +247,7 @@ class BackendQueue:
         try:
             result = work()
         except CALL_ERRORS as exc:
-            error = exc
+            error = without_frames(exc)
         except BaseException as exc:  # whatever it is, somebody waits for an answer
             error = TrainerError(
                 exc.message if isinstance(exc, FlnetError) else in_words(exc, text("the work failed"))

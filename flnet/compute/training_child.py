@@ -313,7 +313,10 @@ class ProcessBackend:
         if isinstance(reply, WorkReply) and isinstance(reply.error, FlnetError | None):
             self._loaded = reply.loaded
             if reply.error is not None:
-                raise reply.error
+                try:
+                    raise reply.error
+                finally:
+                    del reply  # else the error would hold this call, and the call the error
             if isinstance(reply.result, VERBS[type(request)].result):
                 result: Result = reply.result
                 return result

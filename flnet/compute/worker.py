@@ -20,7 +20,7 @@ from flnet.compute.channel import CancelOrder, ChildChannel, ProgressReport, Wor
 from flnet.compute.in_process import InProcessBackend
 from flnet.compute.loader import loaded_families
 from flnet.compute.verbs import CALL_ERRORS, TrainingRequest
-from flnet.errors import TrainerError
+from flnet.errors import TrainerError, without_frames
 from flnet.text import text
 
 _PR_SET_PDEATHSIG = 1
@@ -119,7 +119,7 @@ def _reply(order: WorkOrder, backend: InProcessBackend, channel: ChildChannel) -
     try:
         result, error = backend.call(order.assignment, order.request, order.number, report), None
     except CALL_ERRORS as exc:
-        result, error = None, exc
+        result, error = None, without_frames(exc)
     except MemoryError:
         result, error = None, TrainerError(text("there was not enough memory for this task"))
     return WorkReply(result, error, loaded_families())

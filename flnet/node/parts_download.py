@@ -132,27 +132,27 @@ class PartsDownload:
         """
         plan.want(set(range(self._kept.count)) - self._kept.parts if self._kept.count else [0])
         under_way: dict[asyncio.Task[PartLanding], tuple[PeerId, int]] = {}
-        failure: PeerError | TransportError | None = None
+        failure = ""
         try:
             while not plan.is_done:
                 for request in plan.ask():
                     under_way[asyncio.create_task(self._get(*request))] = request
                 if not under_way:
-                    raise TransportError(str(failure or text("no peer has it")))
+                    raise TransportError(failure or text("no peer has it"))
                 done, _ = await asyncio.wait(under_way, timeout=self._late(), return_when=asyncio.FIRST_COMPLETED)
                 if not done:
                     plan.hurry()
                 for task in done:
                     peer, part = under_way.pop(task)
-                    try:
-                        landing = task.result()
-                    except (TransportError, PeerError) as exc:
-                        failure = exc
+                    exc = task.exception()
+                    if isinstance(exc, TransportError | PeerError):
+                        failure = str(exc)  # the error itself, raised here, would hold this call and what has come
                         self._failed(peer, exc)
                         plan.failed(peer, part)
-                    else:
-                        if plan.came(peer, part):
-                            given[part] = peer, await self._keep(part, landing, plan)
+                        continue
+                    landing = task.result()
+                    if plan.came(peer, part):
+                        given[part] = peer, await self._keep(part, landing, plan)
         finally:
             for task in under_way:
                 task.cancel()

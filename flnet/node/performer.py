@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flnet.compute.tasks import ComputeTasks
-from flnet.errors import IllegalStep, LocalError, NotReady, PeerError
+from flnet.errors import FlnetError, IllegalStep, LocalError, NotReady, PeerError, without_frames
 from flnet.membership.state import KEPT_AHEAD
 from flnet.node.core import Owned
 from flnet.node.event_log import EventLog
@@ -154,14 +154,14 @@ class CommitQueue:
                 continue
             for step in self._under_way:
                 await self._end(step)
-        self._runs = False
+        self._under_way, self._runs = [], False
 
     async def _end(self, step: Step) -> None:
         try:
             answer = await self._finish(step)
         except Exception as exc:  # a refusal, or a bug: for the task that waits
             if not step.answered.done():
-                step.answered.set_exception(exc)
+                step.answered.set_exception(without_frames(exc) if isinstance(exc, FlnetError) else exc)
         else:
             if not step.answered.done():
                 step.answered.set_result(answer)
@@ -400,7 +400,7 @@ class Performer:
             try:
                 step.answered.set_result(self._show(step))
             except PeerError as exc:
-                step.answered.set_exception(exc)
+                step.answered.set_exception(without_frames(exc))
         return step.answered
 
     def prepare(self, trainer: TrainerId) -> None:

@@ -136,7 +136,11 @@ class LimitedBody(Body):
                 async with asyncio.timeout_at(moment):
                     await self._ended.wait()
         if self._failure is not None:
-            raise self._failure
+            failure, self._failure = self._failure, BodyTooLarge(0)
+            try:
+                raise failure
+            finally:
+                del failure  # else the error would hold this call, and the call the error
 
     def __await__(self) -> Generator[Any, None, Any]:
         """Quart's own way to read all of it, under the same limits."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import sys
 import time
+import weakref
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +17,7 @@ import numpy as np
 import pytest
 
 from flnet.compute.assignment import processors
+from flnet.compute.channel import WorkReply
 from flnet.compute.queue import make_queue
 from flnet.compute.verbs import (
     DiagnoseRequest,
@@ -24,7 +29,7 @@ from flnet.compute.verbs import (
     PrepareRequest,
 )
 from flnet.errors import DataMissing, InputRefused, NotOffered, ParamsRefused, SettingsError, TrainerError
-from flnet.params.params import TrainerId
+from flnet.params.params import Params, TrainerId
 from flnet.protocol.messages import HyperParams
 from flnet.settings import Settings, load_settings
 from flnet.trainer import NoisySteps, RowPrivacy
@@ -257,24 +262,55 @@ async def test_closing_ends_all_that_runs_or_waits(compute: str, bench: MakeBenc
     await one.queue.close()
 
 
+def failing(error: Callable[[str], Exception], words: str = "no") -> Any:
+    """A call of a backend that raises such an error."""
+
+    def call(*given: Any) -> None:
+        raise error(words)
+
+    return call
+
+
 async def test_an_unexpected_error_comes_as_a_trainer_error(
     bench: MakeBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queue = bench("thread").queue
 
-    def failing(error: Exception) -> Any:
-        def call(*given: Any) -> None:
-            raise error
-
-        return call
-
-    monkeypatch.setattr(queue.backend, "call", failing(ParamsRefused("'w' has shape [3]")))
+    monkeypatch.setattr(queue.backend, "call", failing(ParamsRefused, "'w' has shape [3]"))
     with pytest.raises(TrainerError, match="'w' has shape") as caught:
         await queue.call(TINY, PrepareRequest())
     assert isinstance(caught.value.__cause__, ParamsRefused)
-    monkeypatch.setattr(queue.backend, "call", failing(ZeroDivisionError("by nought")))
+    monkeypatch.setattr(queue.backend, "call", failing(ZeroDivisionError, "by nought"))
     with pytest.raises(TrainerError, match="the work failed: ZeroDivisionError: by nought"):
         await queue.call(TINY, PrepareRequest())
+
+
+async def test_a_call_that_fails_keeps_nothing_of_what_it_was_given(
+    compute: str, bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queue = bench(compute).queue
+    _, start = await queue.call(TINY, PrepareRequest())
+    # Not by a trainer: what it raises is logged, and pytest keeps what is logged.
+    if compute == "process":
+        monkeypatch.setattr(queue.backend, "_reply", lambda *_: WorkReply(None, TrainerError("no")))
+    else:
+        monkeypatch.setattr(queue.backend, "call", failing(TrainerError))
+    given: list[weakref.ref[Params]] = []
+    gc.collect()
+    gc.disable()  # what refers to itself in a circle stays
+    try:
+        for _ in range(3):
+            wrong = Params({**start, "w": np.ones(3, np.float32)})
+            given.append(weakref.ref(wrong))
+            with suppress(TrainerError):
+                await queue.call(TINY, FitRequest(wrong, HYPER, seed=1))
+                pytest.fail("it should not train from these")
+            del wrong
+        with suppress(TrainerError):
+            await queue.call(TINY, FitRequest(start, HYPER, seed=1))  # the thread forgets its last work
+        assert [each() for each in given] == [None] * 3
+    finally:
+        gc.enable()
 
 
 async def test_arrays_of_every_kind_survive_the_way_to_the_child(bench: MakeBench, folder: Path) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import random
+import weakref
 from collections import Counter
 from collections.abc import Mapping
 
@@ -125,6 +127,21 @@ async def test_what_came_is_not_asked_for_again_by_a_later_run() -> None:
     await download.run()
     assert again.asked == {"b": PARTS - len(came)}
     assert download.received < len(BODY)
+
+
+async def test_a_download_in_which_a_peer_failed_leaves_the_memory() -> None:
+    peers = Peers({"a": None, "b": BODY, "c": BODY})
+    kept = nothing()
+    download = peers.download(kept)
+    ended = weakref.ref(download)
+    gc.collect()
+    gc.disable()  # what refers to itself in a circle stays
+    try:
+        await download.run()
+        del download
+        assert ended() is None
+    finally:
+        gc.enable()
 
 
 async def test_nobody_has_it() -> None:

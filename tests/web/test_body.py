@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import tracemalloc
+import weakref
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
 from itertools import pairwise
@@ -497,6 +499,27 @@ async def test_a_fault_in_looking_at_the_head_is_answered_and_logged(
     answer = await client.post(PATH, data=WANTED, headers=headers)
     assert (answer.status_code, (await answer.get_json())["error"]) == (500, "internal_error")
     assert "the secret inside" in caplog.text
+
+
+async def test_a_refused_body_leaves_the_memory() -> None:
+    async def receive() -> weakref.ref[LimitedBody]:
+        node = FakeNode()
+        body = LimitedBody(
+            250, 250, Landing(lambda head, total: node.inspect(PATH, BINARY_TYPE, head, total), 250, 64)
+        )
+        body.append(b"not wanted" * 20)
+        body.set_complete()
+        with suppress(PeerError):
+            await body.read()
+            pytest.fail("it is not wanted")
+        return weakref.ref(body)
+
+    gc.collect()
+    gc.disable()  # what refers to itself in a circle stays
+    try:
+        assert (await receive())() is None
+    finally:
+        gc.enable()
 
 
 @given(st.binary(max_size=300), st.integers(0, 320), st.lists(st.integers(1, 300), max_size=20), st.booleans())
