@@ -41,12 +41,13 @@ from flnet.security.rate_limits import Buckets, network_of
 from flnet.text import text
 
 COPY_BYTES = 128 * 1024  # that are read at a time; twice as many wait at most for one who reads slowly
+CLOSING_SECONDS = 1.0  # for one that is refused to close its side
 GREETING_SECONDS = 10.0  # for the TLS handshake and the request, or the token
 DIAL_SECONDS = 10.0  # for the node to bring a data connection
 SILENCE_SECONDS = 45.0  # of a control connection, on which a node says three times as often that it is there
 PACE_SECONDS = 1.0  # between two lines of a node that are read
 IDLE_SECONDS = 600.0  # without a byte, after which joined connections are closed
-UNACKNOWLEDGED_SECONDS = 60.0  # after which the system ends a connection whose other side acknowledges nothing
+CLOSED_SECONDS = 30.0  # the same, once the node's side has sent its last byte
 ACCEPT_PAUSE_SECONDS = 1.0  # after the system had no file for a connection
 MOST_GREETING, MOST_GREETING_EACH = 256, 64  # connections that have proven nothing yet: in all, and of one address
 MOST_JOINED, MOST_OF_NODE, MOST_OF_PEER = (
@@ -54,7 +55,7 @@ MOST_JOINED, MOST_OF_NODE, MOST_OF_PEER = (
     256,
     64,
 )  # of peers: in all, to one node, and of one address to one node
-MOST_FILES = MOST_GREETING + 2 * MOST_JOINED
+MOST_FILES = 2 * MOST_GREETING + 2 * MOST_JOINED
 REQUESTS, REQUESTS_PER_SECOND = 20.0, 1.0  # for a port, of one address
 BACKLOG = 128
 Stream = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -121,6 +122,7 @@ class _Holder:
     Attributes:
         identity: its key, or its name in an open mesh.
         address: where its control connection comes from.
+        is_ending: whether its control connection is being ended; what is cancelled twice would not tidy up.
     """
 
     identity: str
@@ -129,10 +131,12 @@ class _Holder:
     port: int
     stream: Stream
     attending: asyncio.Task[None] | None = None
+    is_ending: bool = False
 
     def tell(self, line: Line) -> None:
         """Send it a line."""
-        self.stream[1].write(encoded(line))
+        if not self.stream[1].is_closing():  # else uvloop raises
+            self.stream[1].write(encoded(line))
 
 
 class Relay:
@@ -182,7 +186,7 @@ class Relay:
             words = exc.strerror or exc
             raise StartError(f"the relay cannot listen on port {port} of {self._host}: {words}") from exc
         for sock, serve in zip(sockets, (self._take_request, self._take_token), strict=True):
-            keep(self._tasks, self._accept(sock, _greeting, serve, self._tasks))
+            keep(self._tasks, self._accept(sock, self._greeting, serve, self._tasks))
 
     async def close(self) -> None:
         """End all connections."""
@@ -213,6 +217,11 @@ class Relay:
                     sock.close()
                 await asyncio.sleep(0)  # accepting does not wait while there are more, and others have to run
 
+    def _greeting(self, address: str) -> Mapping[Hashable, int]:
+        """How many new connections there may be: strangers take no place of those that hold a port."""
+        kind = "known" if any(holder.address == address for holder in self._holders.values()) else "greeting"
+        return {kind: MOST_GREETING, (kind, address): MOST_GREETING_EACH}
+
     def _give_place(self, names: Collection[Hashable], _: asyncio.Task[None]) -> None:
         self._places.give(names)
 
@@ -227,6 +236,11 @@ class Relay:
                     self._tell_refused(text("{caller} gets no port of this relay: {reason}", ip, exc), ip)
                     stream[1].write(encoded(Refused(reason=str(exc)[:500])))
                     stream[1].close()
+                    try:  # TLS waits for the other side to close, too
+                        async with asyncio.timeout(CLOSING_SECONDS):
+                            await stream[1].wait_closed()
+                    finally:
+                        stream[1].transport.abort()
                     return
                 except BaseException:
                     stream[1].transport.abort()
@@ -269,7 +283,9 @@ class Relay:
         """End the control connection of a node that has opened another one."""
         await asyncio.sleep(0)  # a task that has not begun would not tidy up
         if holder.attending is not None:
-            holder.attending.cancel()
+            if not holder.is_ending:
+                holder.is_ending = True
+                holder.attending.cancel()
             await asyncio.wait([holder.attending])
 
     async def _attend(self, holder: _Holder, listening: socket.socket) -> None:
@@ -289,10 +305,13 @@ class Relay:
         except (OSError, FlnetError) as exc:
             _log.debug("the control connection of %s ended: %s", holder.node, exc)
         finally:
-            await end(tasks)
-            writer.transport.abort()
-            self._ports.give_back(holder.port)
-            del self._holders[holder.identity]
+            holder.is_ending = True
+            try:
+                await end(tasks)
+            finally:
+                writer.transport.abort()
+                self._ports.give_back(holder.port)
+                del self._holders[holder.identity]
             self._publish("relay_ended", text("{peer} is not reached through this relay any more", holder.node))
 
     async def _forward(self, holder: _Holder, sock: socket.socket, ip: str) -> None:
@@ -312,6 +331,9 @@ class Relay:
             _log.debug("%s brought no connection for %s", holder.node, ip)
         finally:
             self._waiting.pop(token, None)
+            # It may have come when this ended.
+            if arrived.done() and not arrived.cancelled() and not (brought := arrived.result()[1]).is_closing():
+                brought.transport.abort()
             if not writer.is_closing():
                 writer.transport.abort()
 
@@ -332,10 +354,6 @@ class Relay:
                     raise
         except (OSError, FlnetError) as exc:
             _log.debug("a data connection of %s did not begin in order: %s", ip, exc)
-
-
-def _greeting(address: str) -> Mapping[Hashable, int]:
-    return {"greeting": MOST_GREETING, ("greeting", address): MOST_GREETING_EACH}
 
 
 def holder_limits(port: int) -> Callable[[str], Mapping[Hashable, int]]:
@@ -370,7 +388,7 @@ def tune(sock: socket.socket) -> None:
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux; accepted connections inherit it
-        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * UNACKNOWLEDGED_SECONDS))
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(1000 * IDLE_SECONDS))
 
 
 async def opened(sock: socket.socket, tls: ssl.SSLContext | None = None) -> Stream:
@@ -408,9 +426,15 @@ async def join(one: Stream, other: Stream, seconds: float) -> None:
             def moved() -> None:
                 idle.reschedule(now() + seconds)
 
+            async def back() -> None:
+                nonlocal seconds
+                await _copy(other[0], one[1], moved)
+                seconds = min(seconds, CLOSED_SECONDS)
+                moved()
+
             async with asyncio.TaskGroup() as copying:
                 copying.create_task(_copy(one[0], other[1], moved))
-                copying.create_task(_copy(other[0], one[1], moved))
+                copying.create_task(back())
         is_whole = True
     except* OSError as failed:  # among them that time is over
         _log.debug("joined connections ended: %s", failed.exceptions)

@@ -267,7 +267,79 @@ async def test_a_peer_is_sent_away_when_the_node_brings_no_connection(
     assert not world.relay._waiting
 
 
+async def test_a_peer_that_ignores_the_end_of_the_node_gives_its_place_back(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "CLOSED_SECONDS", 0.2)
+
+    async def greet(stream: Stream) -> None:
+        stream[1].write(b"bye")
+        await stream[1].drain()
+        stream[1].close()
+
+    await world.start()
+    node = await world.node("b", greet)
+    async with connected(node.addresses[0][1]) as (reader, _):
+        assert await reader.readexactly(3) == b"bye"
+        await until(lambda: not any(name == "joined" for name in world.relay._places.count))
+
+
+async def test_a_data_connection_that_comes_as_its_node_leaves_is_closed(world: World) -> None:
+    await world.start()
+    async with AsyncExitStack() as stack:
+        node = await stack.enter_async_context(connected(world.ports[0]))
+        granted = await granted_to(node, RelayKeys("m"), "b")
+        readers = []
+        for _ in range(8):
+            await stack.enter_async_context(connected(granted.port))
+            incoming = await receive(node[0], IncomingConnection)
+            reader, writer = await stack.enter_async_context(connected(granted.data_port))
+            readers.append(reader)
+            writer.write(encoded(Token(token=incoming.token)))
+        node[1].write(b"no line\n")  # ends the control connection at the same moment
+        for reader in readers:
+            assert await ended(reader) == b""
+    await until(lambda: not world.relay._places.count)
+
+
+async def test_strangers_at_the_relay_take_no_place_of_those_that_hold_a_port(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(relay_module, "MOST_GREETING", 2)
+    await world.start()
+    node = await world.node("b", echo)
+    strangers = [
+        socket.create_connection((HERE, world.ports[0]), source_address=(f"127.0.0.{last}", 0)) for last in (2, 3)
+    ]
+    try:
+        await until(lambda: world.relay._places.count["greeting"] == 2)
+        assert await asked(node.addresses[0][1], b"hello") == b"hello"
+    finally:
+        for stranger in strangers:
+            stranger.close()
+
+
 # --- who gets a port
+
+
+async def test_a_port_is_given_back_also_if_two_ask_for_it_while_it_is(world: World) -> None:
+    await world.start()
+    node = await world.node("b", echo)
+    async with AsyncExitStack() as stack:
+        for _ in range(20):  # they take some turns of the event loop to end
+            _, writer = await stack.enter_async_context(connected(node.addresses[0][1]))
+            writer.write(b"x")
+        await until(lambda: len(node.tasks) == 20)
+        (holder,) = world.relay._holders.values()
+        asking = [asyncio.create_task(world.relay._dismiss(holder))]
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        asking += [asyncio.create_task(world.relay._dismiss(holder)) for _ in range(3)]
+        async with asyncio.timeout(SECONDS):
+            await asyncio.gather(*asking)
+    assert holder not in world.relay._holders.values()
+    await until(lambda: bool(world.holders()))  # it asks for its port again
+    assert world.holders() == {"b": holder.port}
 
 
 async def test_a_node_gets_its_port_again_after_it_or_the_relay_was_gone(world: World) -> None:
