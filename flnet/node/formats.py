@@ -299,9 +299,9 @@ class BufferPool:
                 if nbytes <= array.nbytes <= 2 * nbytes and sys.getrefcount(array) == _UNUSED:
                     return array[:nbytes]
             # Else bodies that grow a little each time, as a stranger may send, would pile up.
-            for place, array in enumerate(self._kept):
+            for array in self._kept:
                 if array.nbytes < nbytes <= 2 * array.nbytes and sys.getrefcount(array) == _UNUSED:
-                    del self._kept[place]
+                    self._kept = [other for other in self._kept if other is not array]
                     break
             # Bodies of one model differ by a few bytes of their heads.
             self._kept.append(np.empty(-(-nbytes // _GRAIN) * _GRAIN, np.uint8))
