@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from flnet.compute.tasks import ComputeTasks
-from flnet.errors import FlnetError, IllegalStep, LocalError, NotReady, PeerError, without_frames
+from flnet.errors import IllegalStep, LocalError, NotReady, PeerError, without_frames
 from flnet.membership.state import KEPT_AHEAD
 from flnet.node.core import Owned
 from flnet.node.event_log import EventLog
@@ -161,7 +161,7 @@ class CommitQueue:
             answer = await self._finish(step)
         except Exception as exc:  # a refusal, or a bug: for the task that waits
             if not step.answered.done():
-                step.answered.set_exception(without_frames(exc) if isinstance(exc, FlnetError) else exc)
+                step.answered.set_exception(without_frames(exc) if isinstance(exc, PeerError) else exc)
         else:
             if not step.answered.done():
                 step.answered.set_result(answer)

@@ -4,7 +4,7 @@
       Challenge  ------------------->          on the control connection, as soon as it is open
                  <-------------------  PortRequest
       Granted    ------------------->          or Refused, and the connection ends
-      IncomingConnection   ------------------->          for each connection of a peer to the granted port
+      IncomingConnection ----------->          for each connection of a peer to the granted port
                  <-------------------  Token   first line of a new connection, which then carries the peer's bytes
                  <------- Alive ------>        now and then, so that both notice when the other one is gone
 

@@ -143,10 +143,9 @@ class NodeRuntime:
         self._log_store = EventLogStore(self.feed, store)
         self._wire, self._transport, self._store, self._pool = wire, transport, store, pool
         self._registry, self.studies, self._buffers = registry, service, buffers
-        self.memory = buffers.take
         self._history, self.traffic = history, history.traffic
         # Answered by its parts directly; `flnet.node.interface.Node` says what each does.
-        self.body_limit, self.held = wire.body_limit, wire.held
+        self.body_limit, self.held, self.memory = wire.body_limit, wire.held, buffers.take
         self.history, self.records, self.events = history.newest, history.records, self._log_store.all
         self.record_pages, self.thinned_records = history.pages, history.thinned
         self.models, self.pin = registry.views, registry.pin
