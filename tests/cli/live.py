@@ -6,11 +6,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import psutil
 
 from tests.mesh_name import MESH_NAME
 
@@ -95,6 +96,18 @@ def until(done: Callable[[], bool], what: str) -> None:
     while not done():
         assert time.monotonic() < deadline, f"{what} did not come"
         time.sleep(0.05)
+
+
+def until_ended(processes: Iterable[psutil.Process]) -> None:
+    """Wait for the end of processes, some of which end a little later than those that they belong to."""
+    until(lambda: all(map(_has_ended, processes)), "the end of the processes")
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def answers(port: int, path: str = "/health") -> bool:

@@ -17,7 +17,7 @@ from click.testing import Result
 from rich.console import Console
 
 from flnet.cli.demo import DemoComparison, common_settings, comparison_table, different_data
-from tests.cli.live import answers, flnet, until
+from tests.cli.live import answers, flnet, until, until_ended
 from tests.ports import free_port
 
 
@@ -176,13 +176,30 @@ def test_ctrl_c_ends_the_nodes_and_those_that_are_alone(tmp_path: Path) -> None:
         for line in process.stdout:
             if "each without the others" in line:
                 break
-        until(lambda: len(psutil.Process(process.pid).children()) == 4, "the lone nodes")
+        # Two meshes of two nodes, each with its fork server.
+        until(lambda: len(psutil.Process(process.pid).children()) == 6, "the lone nodes")
         nodes = psutil.Process(process.pid).children(recursive=True)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate()
     assert process.returncode == 0, out + err
     assert "Traceback" not in err
-    assert not any(node.is_running() for node in nodes)
+    until_ended(nodes)
+
+
+def test_ctrl_c_while_the_nodes_that_are_alone_start_ends_all(tmp_path: Path) -> None:
+    with flnet(tmp_path, "demo", *TINY, "--rounds", "1", "--alone", "--base-port", str(free_port())) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if "each without the others" in line:
+                break
+        # The second fork server has just begun: what is interrupted while it starts ends by itself, a little later.
+        until(lambda: len(psutil.Process(process.pid).children()) >= 4, "the second fork server")
+        nodes = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert "Traceback" not in err
+    until_ended(nodes)
 
 
 def test_a_killed_demo_leaves_no_nodes(tmp_path: Path) -> None:
@@ -193,7 +210,7 @@ def test_a_killed_demo_leaves_no_nodes(tmp_path: Path) -> None:
         assert nodes
         process.kill()
         process.communicate()
-        until(lambda: not any(node.is_running() and node.status() != "zombie" for node in nodes), "the nodes' end")
+        until_ended(nodes)
 
 
 def test_an_unknown_trainer_ends_the_demo_with_words(tmp_path: Path) -> None:

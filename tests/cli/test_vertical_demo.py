@@ -26,7 +26,7 @@ from flnet.datasets.no_code_columns import read_columns
 from flnet.errors import DataMissing
 from flnet.experiments.vertical_mesh import MeshComparison, MeshFigures
 from flnet.params.params import PeerId
-from tests.cli.live import answers, flnet, until
+from tests.cli.live import answers, flnet, until, until_ended
 from tests.ports import free_port
 
 A, B, C = PeerId("node-a"), PeerId("node-b"), PeerId("node-c")
@@ -198,5 +198,5 @@ def test_the_nodes_stay_with_their_files_until_ctrl_c(tmp_path: Path) -> None:
         os.kill(process.pid, signal.SIGINT)
         _, err = process.communicate()
     assert process.returncode == 0, err
-    assert not any(node.is_running() for node in nodes)
+    until_ended(nodes)
     assert not Path(files[1]).exists()
