@@ -65,9 +65,10 @@ def calculated(case: Case, downloads: int | None = None) -> RoundFigures:
     kinds = dict(messages(case.topology, case.nodes))
     transfers = kinds[FETCHED][0]
     each_bytes = case.model_bytes / (case.nodes if topology.kind == "segments" else 1)
-    for kind, count in _with_params(topology, kinds).items():
+    parts = _parts(topology, case.nodes, transfers)
+    for kind, count in parts.items():
         kinds[kind] = kinds[kind][0], kinds[kind][1] + count * each_bytes
-    volume = sum(_with_params(topology, kinds).values()) * each_bytes
+    volume = sum(parts.values()) * each_bytes
     passed = sum(size for _, size in kinds.values())
     round_trip = 4 * link.latency
     sums = topology.copies if topology.kind == "segments" else 0
@@ -103,10 +104,18 @@ def _extended(small: tuple[float, float], large: tuple[float, float], nodes: int
     return count, count * each
 
 
-def _with_params(topology: Topology, kinds: Mapping[str, tuple[float, float]]) -> Mapping[str, float]:
-    """How many requests of a node bring an update, a model or a segment of one, by kind of request."""
-    brings = [FETCHED, *([SUM] if topology.kind == "segments" and topology.copies == 1 else [])]
-    return {kind: kinds[kind][0] for kind in brings}
+def _parts(topology: Topology, nodes: int, downloads: float) -> Mapping[str, float]:
+    """How many updates or models, or segments of them, a node gets, by the kind of request that brings them.
+
+    Args:
+        downloads: how many requests for parameters it makes; one brings all that it lacks of an update.
+    """
+    if topology.kind != "segments":
+        return {FETCHED: downloads}
+    others, copies = nodes - 1, topology.copies
+    if copies == 1:  # one segment more in place of its sender; those of the average come with their results
+        return {FETCHED: others + 1, SUM: others}
+    return {FETCHED: copies * others + nodes - copies}
 
 
 @cache
@@ -116,7 +125,8 @@ def _measured(topology: str, size: int) -> Mapping[str, tuple[float, float]]:
     kinds, read = dict(simulated(case, downloads=size).kinds), Topology.read(topology)
     of_params = case.model_bytes / (size if read.kind == "segments" else 1)
     return kinds | {
-        kind: (count, kinds[kind][1] - count * of_params) for kind, count in _with_params(read, kinds).items()
+        kind: (kinds[kind][0], kinds[kind][1] - count * of_params)
+        for kind, count in _parts(read, size, kinds[FETCHED][0]).items()
     }
 
 

@@ -12,7 +12,7 @@ import gc
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Literal, TypeVar
 
@@ -24,6 +24,7 @@ from flnet.node.inbound import KINDS
 from flnet.params.blob import Blob, Bytes
 from flnet.params.params import Digest, Params, Schema, TrainerId
 from flnet.params.quantization import Encoding
+from flnet.params.segments import side_by_side, taken_apart
 from flnet.protocol.messages import (
     ANNOUNCE_BYTES,
     EARLIER_FORMS,
@@ -159,21 +160,22 @@ class BodyFormats:
         """The parameters of this digest as they go over the wire; compressed only where that saves much.
 
         Args:
+            digest: of parameters, or several between commas, of segments that this round holds; these come side by side.
             codings: that the caller reads.
             accepts: forms that the caller reads.
 
         Raises:
             UnknownModel: this node does not hold them, or no longer.
         """
-        params = await self._find(Digest(digest))
+        params = await self._find(Digest(digest)) if "," not in digest else self._segments(digest.split(","))
         codec = self._codec(accepts)
         if codec is self._plain:
             return codec.encode_params(params)
-        blob = await self._once((params.digest, codec.encoding, None), codec.encode_params, params)
+        blob = await self._once((Digest(digest), codec.encoding, None), codec.encode_params, params)
         is_packed = codec.encoding != "float16" and PACKED * len(blob) <= params.nbytes
         if not is_packed or ZSTD not in codings or ZSTD not in available_codings():
             return blob
-        return await self._once((params.digest, codec.encoding, ZSTD), compressed, blob)
+        return await self._once((Digest(digest), codec.encoding, ZSTD), compressed, blob)
 
     def landing_limit(self, trainer: TrainerId, form: Schema | None = None) -> int:
         """Bytes that fetched parameters of this trainer may have.
@@ -210,9 +212,23 @@ class BodyFormats:
         """
         params, schema = self._plain.decode_params(body), form or self._schema(trainer)
         params = schema.conform(params) if schema else params
-        if proof is not None and params.digest != proof:
-            raise ParamsRefused(text("other parameters came than those asked for ({digest})", params.digest[:10]))
+        if proof is not None:
+            _must_have(proof, params)
         return params
+
+    def fetched_segments(self, body: memoryview, forms: Mapping[Digest, Schema]) -> Mapping[Digest, Params]:
+        """Segments that came side by side in one body.
+
+        Args:
+            forms: by digest, the arrays of each.
+
+        Raises:
+            PeerError: they are not what was asked for, or do not fit.
+        """
+        segments = taken_apart(self._plain.decode_params(body), list(forms.values()))
+        for digest, params in zip(forms, segments, strict=True):
+            _must_have(digest, params)
+        return dict(zip(forms, segments, strict=True))
 
     def _codec(self, accepts: Collection[str]) -> BinaryCodec:
         return next((codec for codec in self._packed if codec.encoding in accepts), self._plain)
@@ -223,6 +239,14 @@ class BodyFormats:
             while len(self._blobs) > KEPT_BLOBS:
                 self._blobs.popitem(last=False)
         return await asyncio.shield(self._blobs[key])
+
+    def _segments(self, digests: Sequence[str]) -> Params:
+        """Parameters side by side, if they are in memory: a stranger could have all kept models read at once."""
+        found = [self._core.find(Digest(digest)) for digest in digests]
+        here = [held[1] for held in found if held is not None]
+        if len(here) < len(found):
+            raise UnknownModel(text("this node does not hold all {count} segments (any more)", len(digests)))
+        return Params(side_by_side(here))
 
     async def _find(self, digest: Digest) -> Params:
         if (held := self._core.find(digest)) is not None:
@@ -253,6 +277,11 @@ class BodyFormats:
     def _schema(self, trainer: TrainerId) -> Schema | None:
         job = self._core.jobs.get(trainer)
         return job.held.model.schema if job and job.held.model else None
+
+
+def _must_have(digest: Digest, params: Params) -> None:
+    if params.digest != digest:
+        raise ParamsRefused(text("other parameters came than those asked for ({digest})", params.digest[:10]))
 
 
 def _bytes_of(form: Schema) -> int:

@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from flnet.errors import (
     FlnetError,
@@ -37,7 +37,8 @@ from flnet.node.round_history import Traffic
 from flnet.node.trust import Trust
 from flnet.params.blob import Blob, Landing
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
-from flnet.protocol.effects import Fetch, FetchAlso, Send, SendAnnounce, SendProbe
+from flnet.params.segments import side_by_side
+from flnet.protocol.effects import Fetch, FetchAlso, FetchSegments, Send, SendAnnounce, SendProbe
 from flnet.protocol.events import (
     AnnounceAnswered,
     AnnounceFailed,
@@ -104,6 +105,7 @@ ANSWERS: Mapping[str, type[Message]] = {  # to messages of a round; the others g
 }
 CONVERSATIONS = (SecureSumMessage, SegmentsMessage, VerticalMessage)  # whose bytes count, also without parameters
 BAD_REQUEST, UNSUPPORTED_MEDIA_TYPE = 400, 415
+Result = TypeVar("Result")
 OTHER_KEY = text("its answer names another key than the one that signed it")
 
 
@@ -232,7 +234,7 @@ class RunningDownload:
 
 
 class Outbox:
-    """Performs Send, Fetch, FetchAlso, SendAnnounce and SendProbe with the transport.
+    """Performs Send, Fetch, FetchSegments, FetchAlso, SendAnnounce and SendProbe with the transport.
 
     Attributes:
         must_prove: whether fetched parameters must have the digest that a peer signed.
@@ -328,8 +330,7 @@ class Outbox:
                 if isinstance(event, Fetched):
                     is_over = True
                     return event
-            reason = exc.answer if isinstance(exc, PeerRefused) else str(exc)
-            return FetchFailed(effect.key, effect.peer, digest, reason, tuple(sorted(download.wrong)))
+            return FetchFailed(effect.key, effect.peer, digest, _reason_of(exc), tuple(sorted(download.wrong)))
         finally:
             self._traffic.received(owner, effect.key, download.received)
             self._wrong = {peer for peer in self._wrong | download.wrong if peer in self._members.known}
@@ -373,32 +374,66 @@ class Outbox:
         """Get them from one peer as one body."""
         peer, digest = effect.peer, effect.digest
 
-        def failed(reason: object) -> FetchFailed:
-            return FetchFailed(effect.key, peer, digest, str(reason))
+        def read(body: memoryview, is_joined: bool) -> Params:
+            proof = digest if effect.proven or is_joined or self.must_prove else None
+            return self._wire.fetched(owner, body, proof, effect.form)
 
+        try:
+            params = await self._download(owner, effect.key, peer, digest, effect.form, read)
+        except (TransportError, PeerError) as exc:
+            return FetchFailed(effect.key, peer, digest, _reason_of(exc))
+        return Fetched(effect.key, peer, digest, params)
+
+    async def fetch_segments(self, owner: TrainerId, effect: FetchSegments) -> Sequence[Event]:
+        """Get segments in one request; one by one from a peer that lacks some, or cannot serve them so."""
+        key, peer, forms = effect.key, effect.peer, effect.forms
+        form = Schema(side_by_side([each.specs for each in forms.values()]))
+
+        def read(body: memoryview, is_joined: bool) -> Mapping[Digest, Params]:
+            return self._wire.fetched_segments(body, forms)
+
+        try:
+            segments = await self._download(owner, key, peer, ",".join(forms), form, read)
+        except PeerRefused:
+            return await asyncio.gather(*(self._fetch_whole(owner, each) for each in effect.one_by_one()))
+        except (TransportError, PeerError) as exc:
+            return [FetchFailed(key, peer, digest, _reason_of(exc)) for digest in forms]
+        return [Fetched(key, peer, digest, params) for digest, params in segments.items()]
+
+    async def _download(
+        self,
+        owner: TrainerId,
+        key: RoundKey,
+        peer: PeerId,
+        digests: str,
+        form: Schema | None,
+        read: Callable[[memoryview, bool], Result],
+    ) -> Result:
+        """What `read` makes of the body with these digests that a peer serves; it also learns whether that was resumed.
+
+        Raises:
+            TransportError, PeerError: it did not come, or is not what was asked for.
+        """
         address = self._members.address_of(peer)
         if address is None:
-            return failed(text("its address is not known any more"))
-        self._traffic.asked(owner, effect.key)
-        landing = came = self._landing(owner, effect.form, available_codings(), self._members.accepts or ())
+            raise TransportError(text("its address is not known any more"))
+        self._traffic.asked(owner, key)
+        landing = came = self._landing(owner, form, available_codings(), self._members.accepts or ())
         try:
-            async with self._fetches if effect.form is None else self._part_fetches:
-                await self._transport.download(address, f"{ModelParams.path}/{digest}", landing)
-            proof = digest if effect.proven or landing.joined or self.must_prove else None
+            async with self._fetches if form is None else self._part_fetches:
+                await self._transport.download(address, f"{ModelParams.path}/{digests}", landing)
+            is_joined = landing.joined
             if landing.coding is not None:  # its head is looked at now: the same limits hold for what it becomes
-                coded, landing = landing, self._landing(owner, effect.form)
+                coded, landing = landing, self._landing(owner, form)
                 await asyncio.to_thread(decompress, coded.whole(), landing)
-            params = await asyncio.to_thread(self._wire.fetched, owner, landing.whole(), proof, effect.form)
-        except PeerRefused as exc:
-            return failed(exc.answer)
+            return await asyncio.to_thread(read, landing.whole(), is_joined)
+        except PeerRefused:
+            raise
         except TransportError as exc:
             self._deliver(None, ContactLost(peer, str(exc)))
-            return failed(exc)
-        except PeerError as exc:
-            return failed(exc)
+            raise
         finally:
-            self._traffic.received(owner, effect.key, came.received)
-        return Fetched(effect.key, peer, digest, params)
+            self._traffic.received(owner, key, came.received)
 
     def peers(self) -> Sequence[Mapping[str, Any]]:
         """The other nodes, as the membership shows them."""
@@ -615,6 +650,11 @@ def node_in(reply: Reply) -> str:
         return check_name(json.loads(reply.body)["node"])
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
+
+
+def _reason_of(error: FlnetError) -> str:
+    """Why a download failed: in the words of the peer, if it refused."""
+    return error.answer if isinstance(error, PeerRefused) else str(error)
 
 
 def refusal_of(reply: Reply) -> PeerRefused:

@@ -38,6 +38,7 @@ from flnet.protocol.effects import (
     Evaluate,
     Fetch,
     FetchAlso,
+    FetchSegments,
     Fold,
     KeepIncarnation,
     OpenEpoch,
@@ -540,6 +541,8 @@ class Performer:
                 self._predictions.end(effect)
             case Fetch() as effect:
                 self._move(self._ends(owner, self._outbox.fetch(owner, effect)))
+            case FetchSegments() as effect:
+                self._move(self._fetch_segments(owner, effect))
             case FetchAlso() as effect:
                 self._move(self._outbox.fetch_also(owner, effect))
             case Send() as effect:
@@ -552,6 +555,10 @@ class Performer:
 
     async def _ends(self, owner: TrainerId, work: Coroutine[Any, Any, Event]) -> None:
         self._deliver(owner, await work)
+
+    async def _fetch_segments(self, owner: TrainerId, effect: FetchSegments) -> None:
+        for event in await self._outbox.fetch_segments(owner, effect):
+            self._deliver(owner, event)
 
     async def _does_step(self, owner: TrainerId, effect: SecureStep) -> None:
         if (event := await self._compute.secure_step(owner, effect)) is not None:

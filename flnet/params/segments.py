@@ -16,6 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import TypeVar
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from flnet.errors import ParamsRefused
 from flnet.params.arithmetic import piece_of
 from flnet.params.params import Array, Params, Schema
 from flnet.text import text
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -32,6 +35,23 @@ class Stretch:
     name: str
     start: int
     stop: int
+
+
+def side_by_side(segments: Sequence[Mapping[str, T]]) -> dict[str, T]:
+    """What several segments hold by name, under names that tell which segment it is of."""
+    return {f"{place}/{name}": held for place, segment in enumerate(segments) for name, held in segment.items()}
+
+
+def taken_apart(params: Mapping[str, Array], forms: Sequence[Schema]) -> list[Params]:
+    """The segments of these forms that stand side by side.
+
+    Raises:
+        ParamsRefused: a segment does not have its form.
+    """
+    return [
+        form.conform({name: params[at] for name in form.specs if (at := f"{place}/{name}") in params})
+        for place, form in enumerate(forms)
+    ]
 
 
 class Segments:

@@ -6,7 +6,7 @@ caller waits for nothing else. Every effect that takes time ends in an event, fa
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -305,6 +305,23 @@ class Fetch:
 
 
 @dataclass(frozen=True)
+class FetchSegments:
+    """Download several segments from a peer in one request. Ends in Fetched or FetchFailed for each of them.
+
+    Attributes:
+        forms: by digest, the arrays of each segment.
+    """
+
+    key: RoundKey
+    peer: PeerId
+    forms: Mapping[Digest, Schema]
+
+    def one_by_one(self) -> Iterable[Fetch]:
+        """The same as a download of each."""
+        return (Fetch(self.key, self.peer, digest, form=form) for digest, form in self.forms.items())
+
+
+@dataclass(frozen=True)
 class FetchAlso:
     """Ask this peer, too, for parts of the parameters that are being downloaded; nothing if they are not."""
 
@@ -379,6 +396,7 @@ Effect = (
     | CancelTimer
     | SetTimer
     | Fetch
+    | FetchSegments
     | FetchAlso
     | Send
     | SendAnnounce
@@ -407,6 +425,7 @@ ORDER: tuple[type, ...] = (
     CancelTimer,
     SetTimer,
     Fetch,
+    FetchSegments,
     FetchAlso,
     Send,
     SendAnnounce,

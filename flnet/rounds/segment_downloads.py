@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 
 from flnet.params.params import Digest, Params, PeerId, Schema
-from flnet.protocol.effects import Effect
+from flnet.protocol.effects import Effect, Fetch, FetchSegments
 from flnet.protocol.events import Event, Fetched
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.download import ParamsDownload
+
+
+def together(effects: Iterable[Effect]) -> list[Effect]:
+    """The same effects, with one request for all the segments that are downloaded from the same peer."""
+    left, fetches = list[Effect](), dict[PeerId, list[Fetch]]()
+    for effect in effects:
+        if isinstance(effect, Fetch) and effect.form is not None:
+            fetches.setdefault(effect.peer, []).append(effect)
+        else:
+            left.append(effect)
+    return [*left, *(_one_request(each) for each in fetches.values())]
+
+
+def _one_request(fetches: Sequence[Fetch]) -> Effect:
+    first = fetches[0]
+    if len(fetches) == 1:
+        return first
+    return FetchSegments(
+        first.key, first.peer, {each.digest: each.form for each in fetches if each.form is not None}
+    )
 
 
 class SegmentDownloads:

@@ -39,7 +39,7 @@ from flnet.protocol.secure_sum import SecurePart
 from flnet.protocol.segments import Made, SegmentResult, SumPart
 from flnet.protocol.updates import RoundKey, Update, root_of
 from flnet.rounds.contributor_vote import Contributors
-from flnet.rounds.segment_downloads import SegmentDownloads
+from flnet.rounds.segment_downloads import SegmentDownloads, together
 from flnet.rounds.segment_results import MOST_SETS, SegmentResults
 from flnet.rounds.segment_ring import SegmentRing
 from flnet.rounds.settlement import digest_of
@@ -138,7 +138,7 @@ class SegmentedSum(ABC):
         if update.peer in self._updates or len(digests) != self._segments.count:
             return []
         self._note(update, digests)
-        return [*self._want(update.peer, self._needed(update.peer)), *self._go_on()]
+        return together([*self._want(update.peer, self._needed(update.peer)), *self._go_on()])
 
     def has(self, peer: PeerId) -> bool:
         """Whether all is here that this node is to hold of a peer's update."""
@@ -177,7 +177,7 @@ class SegmentedSum(ABC):
         """Try again what could not be downloaded."""
         self._downloads.wake()
         effects = [effect for peer in list(self._updates) for effect in self._want(peer, self._needed(peer))]
-        return [*effects, *self._go_on()]
+        return together([*effects, *self._go_on()])
 
     def forget(self) -> list[Effect]:
         """The round is over here: download nothing more. What was made can still be downloaded."""

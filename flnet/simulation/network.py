@@ -14,7 +14,7 @@ from flnet.node.core import NodeCore
 from flnet.node.inbound import KINDS, check_speaker, check_statements, claim_of, located, version_in
 from flnet.node.outbox import goes_along
 from flnet.params.params import PeerId, TrainerId
-from flnet.protocol.effects import Fetch, Send, SendAnnounce, SendProbe
+from flnet.protocol.effects import Fetch, FetchSegments, Send, SendAnnounce, SendProbe
 from flnet.protocol.events import (
     AnnounceAnswered,
     AnnounceFailed,
@@ -336,6 +336,11 @@ class Calls:
                 node.tell(owner, FetchFailed(effect.key, peer, effect.digest, "lost"))
 
         network.clock.after(seconds, end)
+
+    def fetch_segments(self, node: Receiver, owner: TrainerId, effect: FetchSegments) -> None:
+        """Fetch segments from a peer; what a real peer serves together fails here one by one, which is worse."""
+        for each in effect.one_by_one():
+            self.fetch(node, owner, each)
 
     def announce(self, node: Receiver, effect: SendAnnounce, then: Callable[[], None] = lambda: None) -> None:
         """Announce a node at an address, and call `then` when that is over."""

@@ -30,6 +30,7 @@ from flnet.protocol.effects import (
     Effect,
     Evaluate,
     Fetch,
+    FetchSegments,
     Fold,
     KeepIncarnation,
     Publish,
@@ -440,6 +441,8 @@ class SimulatedNode:
                 environment.calls.announce(self, effect)
             case Fetch() if owner is not None:
                 environment.calls.fetch(self, owner, effect)
+            case FetchSegments() if owner is not None:
+                environment.calls.fetch_segments(self, owner, effect)
             case Fold(key, updates):
                 self.sums.setdefault(key, []).extend(updates)
             case SecureStep(key, attempt, MaskUpdate()) if owner is not None and self.saver.is_unsaved(owner):

@@ -24,7 +24,8 @@ from flnet.node.inbound import KINDS
 from flnet.node.outbox import FETCHES, IN_FLIGHT, PART_FETCHES, PUSH_BYTES
 from flnet.params.params import Params, PeerId, TrainerId
 from flnet.params.safetensors import write_header
-from flnet.protocol.effects import Average, Evaluate, Fetch, Train
+from flnet.params.segments import side_by_side
+from flnet.protocol.effects import Average, Evaluate, Fetch, FetchSegments, Train
 from flnet.protocol.events import Event, Fetched, FetchFailed, MeshStarted, Prepared
 from flnet.protocol.messages import Packet
 from flnet.protocol.segments import SegmentsMessage
@@ -236,26 +237,33 @@ class LinkedCalls(Calls):
 
     def fetch(self, node: Receiver, owner: TrainerId, effect: Fetch) -> None:
         """Download parameters from a peer when there is a place for it."""
+        self._download(node, owner, [effect])
+
+    def fetch_segments(self, node: Receiver, owner: TrainerId, effect: FetchSegments) -> None:
+        """Download segments from a peer, with one request."""
+        self._download(node, owner, list(effect.one_by_one()))
+
+    def _download(self, node: Receiver, owner: TrainerId, effects: Sequence[Fetch]) -> None:
         places, network = self._fetching[node.id], self._linked
-        server = network.nodes[node.core.members.address_of(effect.peer) or ""]
+        server = network.nodes[node.core.members.address_of(effects[0].peer) or ""]
 
         def begin() -> None:
             network.send_bytes(node.id, server.id, REQUEST_BYTES, FETCHED, serve)
 
         def serve() -> None:
-            held = server.core.find(effect.digest)
-            params = None if held is None else held[1]
-            network.traffic.asked(node.id, FETCHED if params else IN_VAIN)
-            head = len(write_header(params, {"flnet": "1"})) if params else 0
-            size = ANSWER_BYTES + head + round(self._factor * params.nbytes if params else 0)
-            network.send_bytes(server.id, node.id, size, FETCHED, lambda: end(params))
+            held = [found[1] for effect in effects if (found := server.core.find(effect.digest)) is not None]
+            served = held if len(held) == len(effects) else []
+            network.traffic.asked(node.id, FETCHED if served else IN_VAIN)
+            head = len(write_header(side_by_side(served), {"flnet": "1"})) if served else 0
+            size = ANSWER_BYTES + head + round(self._factor * sum(params.nbytes for params in served))
+            network.send_bytes(server.id, node.id, size, FETCHED, lambda: end(served))
 
-        def end(params: Params | None) -> None:
+        def end(served: Sequence[Params]) -> None:
             places.leave()
-            came: Event = FetchFailed(effect.key, effect.peer, effect.digest, "it is not there")
-            if params is not None:
-                came = Fetched(effect.key, effect.peer, effect.digest, params)
-            node.tell(owner, came)
+            for each in effects if not served else ():
+                node.tell(owner, FetchFailed(each.key, each.peer, each.digest, "it is not there"))
+            for each, params in zip(effects, served, strict=False):
+                node.tell(owner, Fetched(each.key, each.peer, each.digest, params))
 
         places.enter(begin)
 

@@ -22,6 +22,7 @@ from flnet.protocol.effects import (
     Effect,
     Evaluate,
     Fetch,
+    FetchSegments,
     Publish,
     Save,
     Send,
@@ -98,6 +99,9 @@ class Trace:
                 self._add("messages", node, "/probe", effect.to, effect.seconds)
             case Fetch():
                 self._add("messages", node, "fetch", effect.peer, effect.digest)
+            case FetchSegments():
+                for each in effect.one_by_one():
+                    self._note(node, each)
             case Train():
                 self._add("work", node, "train", effect.key, _digest(effect.params))
             case Average():

@@ -284,6 +284,30 @@ async def test_older_averages_come_from_the_store() -> None:
     assert bytes(await wire(store=store).held(older.digest)) == bytes(BinaryCodec().encode_params(older))
 
 
+@pytest.mark.parametrize("form", ["safetensors", "int8"])
+async def test_several_that_are_held_come_side_by_side(form: Form, monkeypatch: pytest.MonkeyPatch) -> None:
+    there, other = wire(form), params(w=[1.0, 2.0], v=[[3.0]])
+    monkeypatch.setattr(there._core.jobs[T], "find", {MODEL.digest: MODEL, other.digest: other}.get)
+    asked = {other.digest: Schema.of(other), MODEL.digest: Schema.of(MODEL)}
+    blob = await there.held(",".join(asked), (), ALL)
+    assert await there.held(",".join(asked), (), ALL) is blob or form == "safetensors"
+    body = memoryview(bytes(blob))
+    assert wire().fetched_segments(body, asked) == {other.digest: other, MODEL.digest: MODEL}
+    with pytest.raises(ParamsRefused, match="other parameters"):
+        wire().fetched_segments(body, {Digest("e" * 64): Schema.of(other), MODEL.digest: Schema.of(MODEL)})
+    with pytest.raises(ParamsRefused):
+        wire().fetched_segments(body, dict(zip(asked, reversed(asked.values()), strict=True)))
+    with pytest.raises(UnknownModel, match="all 2 segments"):
+        await there.held(f"{MODEL.digest},{'f' * 64}")
+
+
+async def test_several_are_not_read_from_the_store_at_once() -> None:
+    store, older = MemoryStore(), params(w=[[3.0, 4.0]] * 700)
+    await store.keep_model(T, {}, older, Params())
+    with pytest.raises(UnknownModel):
+        await wire(store=store).held(f"{MODEL.digest},{older.digest}")
+
+
 async def test_what_is_not_held_is_said_to_be_unknown() -> None:
     with pytest.raises(UnknownModel, match="does not hold"):
         await wire().held("f" * 64)

@@ -81,10 +81,22 @@ async def test_segments_of_the_average_come_with_their_result_and_cost_no_reques
         for name, node in mesh.nodes.items():
             await until(partial(has_said_all, node))
             record = node.history(MNIST_3_7)[-1]
-            # Offer, vote, result and accuracy to each of three; a segment of each other update, and one of this node's
-            # that it owns alone, is downloaded; who starts the round tells three.
-            assert record["messages"] == 4 * 3 + (3 + 1) + (3 if name == "a" else 0)
+            # Offer, vote, result and accuracy to each of three; a segment of each other update is downloaded, together with
+            # the one that its sender owns alone; who starts the round tells three.
+            assert record["messages"] == 4 * 3 + 3 + (3 if name == "a" else 0)
             assert record["bytes"]["sent"] > 0
+
+
+async def test_the_segments_that_an_owner_of_several_needs_come_in_one_request() -> None:
+    async with mesh_of(*trainers(), topology="segments:3") as mesh:
+        await mesh.train()
+        await mesh.train()
+        assert len(mesh.digests()) == 1
+        for name, node in mesh.nodes.items():
+            await until(partial(has_said_all, node))
+            # As with one owner, and perhaps a segment of the average that it does not own.
+            requests = node.history(MNIST_3_7)[-1]["messages"] - (3 if name == "a" else 0)
+            assert 4 * 3 + 3 <= requests <= 4 * 3 + 3 + 1
 
 
 async def test_a_wrong_result_is_outvoted_and_its_maker_named_with_what_it_signed() -> None:

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flnet.params.params import Digest, Params, PeerId, Schema
-from flnet.protocol.effects import CancelTimer, Effect, Fetch, SetTimer
+from flnet.protocol.effects import CancelTimer, Effect, Fetch, FetchSegments, SetTimer
 from flnet.protocol.events import Event, Fetched, FetchFailed, TimerFired
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.download import TURNS
-from flnet.rounds.segment_downloads import SegmentDownloads
+from flnet.rounds.segment_downloads import SegmentDownloads, together
 
 KEY, ME, A, B = RoundKey(3, PeerId("a")), PeerId("me"), PeerId("a"), PeerId("b")
 SEGMENTS = [Params({"w": np.full(2, number, np.float32)}) for number in range(3)]
@@ -89,6 +89,22 @@ def test_what_came_late_or_was_made_here_is_found_and_stays_when_downloads_end()
     assert made.timers == ()
     assert made.receive(came(A)) == [] and made.find(WANTED.digest) is WANTED
     assert made.find(SEGMENTS[1].digest) is SEGMENTS[1]
+
+
+def test_all_segments_of_one_peer_are_asked_for_in_one_request() -> None:
+    made = downloads()
+    sources = ([A], [B], [A])
+    effects = [
+        effect
+        for segment, peers in zip(SEGMENTS, sources, strict=True)
+        for effect in made.start(segment.digest, peers, FORM)
+    ]
+    whole = Fetch(KEY, A, Digest("e" * 64))  # a model: its form is that of the job
+    *timers, model, of_a, of_b = together([*effects, whole])
+    assert [type(timer) for timer in timers] == [SetTimer] * 3 and model == whole
+    assert of_a == FetchSegments(KEY, A, {SEGMENTS[0].digest: FORM, SEGMENTS[2].digest: FORM})
+    assert of_b == Fetch(KEY, B, SEGMENTS[1].digest, form=FORM)
+    assert list(of_a.one_by_one()) == [Fetch(KEY, A, SEGMENTS[n].digest, form=FORM) for n in (0, 2)]
 
 
 STEPS = st.lists(

@@ -34,9 +34,10 @@ def test_a_mesh_sends_each_update_to_all_others() -> None:
 def test_segments_take_two_models_and_what_no_sender_may_hold_alone() -> None:
     figures = steady_round("segments", [LINK] * 4)
     # 3 segments of updates and 1 that its sender owns alone are downloaded; those of the average come with their result.
+    # One request brings all segments that come from the same node.
     for kind, segments in (("parameters", 4), ("/training/segments sum", 3)):
         requests, passed = figures.kinds[kind]
-        assert requests == segments and passed == pytest.approx(segments * MODEL / 4, rel=0.001)
+        assert requests == 3 and passed == pytest.approx(segments * MODEL / 4, rel=0.001)
     assert figures.bytes_out == pytest.approx(1.75 * MODEL, rel=0.001)
     assert (
         7.0 <= figures.seconds <= 8.0

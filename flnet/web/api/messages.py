@@ -201,21 +201,24 @@ BINARY_PATHS = frozenset(endpoint.rule for endpoint in api if endpoint.types)
 
 MAX_DOWNLOADS = 8  # at once; who comes later waits for a turn
 STALL_SECONDS = 30.0  # for a caller to take one piece
-_DIGEST = re.compile(r"[0-9a-f]{64}")
+_DIGESTS = re.compile(r"[0-9a-f]{64}(,[0-9a-f]{64}){0,8}")  # as many as a node owns segments, at most
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
 
 
 @api.get(f"{ModelParams.path}/<digest>", NODES, answer_type=BINARY_TYPE, refuses=(*UNSIGNED, UnknownModel))
 async def params(node: Node, digest: str) -> Response:
-    """Parameters by their digest, as a whole or a range of bytes."""
-    if not _DIGEST.fullmatch(digest):
+    """Parameters by their digest, as a whole or a range of bytes.
+
+    Several digests between commas are those of segments, which come side by side in one body.
+    """
+    if not _DIGESTS.fullmatch(digest):
         raise UnknownModel(text("a digest is 64 hexadecimal digits, not {value}", repr(digest[:80])))
     await _take_turn(current_app.extensions.setdefault("flnet.downloads", asyncio.Semaphore(MAX_DOWNLOADS)))
     forms = forms_of(request.headers.get(FORMS_HEADER))
     blob = await node.held(digest, asked_codings(), forms)
     answer = blob_answer(blob, entity_tag(digest, forms, blob.coding))
     if request.method == "GET":
-        node.gave(digest, answer.content_length or 0)
+        node.gave(digest.partition(",")[0], answer.content_length or 0)
     return answer
 
 
