@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import fmean
@@ -205,18 +205,23 @@ def command(
         raise click.UsageError(
             "--vertical has three nodes and data of its own: leave --nodes, --trainer and --alone away"
         )
-    try:
-        with interruptible(), temporary_folder("demo") as folder:
-            if vertical:
-                from flnet.cli.vertical_demo import run_vertical  # noqa: PLC0415  brings numpy along
+    with _explained_end(out, leave=leave), interruptible(), temporary_folder("demo") as folder:
+        if vertical:
+            from flnet.cli.vertical_demo import run_vertical  # noqa: PLC0415  brings numpy along
 
-                epochs = rounds if "rounds" in given else EPOCHS
-                run_vertical(epochs, base_port, patience, folder, out, leave=leave)
-            else:
-                plan = DemoPlan(
-                    trainer, count, rounds, base_port, patience, None, common_settings(trainer, count, out)
-                )
-                _run(plan, folder, out, leave=leave, alone=alone, every=every)
+            epochs = rounds if "rounds" in given else EPOCHS
+            run_vertical(epochs, base_port, patience, folder, out, leave=leave)
+        else:
+            settings = common_settings(trainer, count, out)
+            plan = DemoPlan(trainer, count, rounds, base_port, patience, None, settings)
+            _run(plan, folder, out, leave=leave, alone=alone, every=every)
+
+
+@contextmanager
+def _explained_end(out: Console, *, leave: bool) -> Iterator[None]:
+    """Say why a demo ends before its time: a node that died, or a signal."""
+    try:
+        yield
     except NodeEnded as exc:
         for line in exc.tail:
             click.echo("    " + line, err=True)

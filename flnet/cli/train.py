@@ -101,13 +101,23 @@ def command(
         job = node.job(trainer)
         warnings.of_job(job)
     _show(results, as_json, every)
+    _judge(results, job)
+    if until:
+        goal = job.get("goal")
+        _tell_end(goal if isinstance(goal, dict) else {}, as_json)
+
+
+def _judge(results: Sequence[RoundResult], job: View) -> None:
+    """Whether the rounds did what they are for.
+
+    Raises:
+        RoundFailed: one failed, or made no average.
+        TrainedAlone: this node was alone in one.
+    """
     if failed := failure(results) or no_average(results):
         raise RoundFailed(failed)
     if lonely := _alone_words(results, job):
         raise TrainedAlone(lonely)
-    if until:
-        goal = job.get("goal")
-        _tell_end(goal if isinstance(goal, dict) else {}, as_json)
 
 
 def _show(results: Sequence[RoundResult], as_json: bool, every: bool) -> None:

@@ -140,14 +140,7 @@ def build_node(settings: Settings) -> NodeRuntime:
     by_id = {TrainerId(file.id): file for file in files}
     pool = make_queue(settings, on_progress, by_id)
     networks = networks_for(settings)
-    transport = HttpTransport(
-        settings.request_timeout_in_seconds,
-        random.Random(),
-        networks=networks,
-        signer=signing.signer if signing else None,
-        channel=pinned.channel if pinned else None,
-        mesh=settings.mesh_name,
-    )
+    transport = _transport(settings, networks, signing, pinned)
     trainers = [TrainerId(file.id) for file in files]
     name, notice_of_name = identity(folder, settings.node_id)
     me = Peer(id=name, ip=settings.node_ip, port=settings.node_port)
@@ -169,6 +162,19 @@ def build_node(settings: Settings) -> NodeRuntime:
         node.feed.publish("key_was_open", notice)
     node.checks.networks = networks
     return node
+
+
+def _transport(
+    settings: Settings, networks: Networks, signing: Signing | None, pinned: Pinned | None
+) -> HttpTransport:
+    return HttpTransport(
+        settings.request_timeout_in_seconds,
+        random.Random(),
+        networks=networks,
+        signer=signing.signer if signing else None,
+        channel=pinned.channel if pinned else None,
+        mesh=settings.mesh_name,
+    )
 
 
 def _relay(
@@ -257,9 +263,7 @@ def assemble(
 
     def make_performer(node: NodeRuntime) -> Performer:
         tasks = _tasks(settings, core, pool, rule, signer, wire)
-        is_on = settings.leave_one_out and settings.rounds == "common"  # else no average is made by all
-        node.leave_one_out = LeaveOneOut(core, pool, node.feed.publish, is_on=is_on)
-        tasks.keep = node.leave_one_out.keep if is_on else None
+        _leave_one_out(node, settings, tasks, pool)
         claims = ClaimSigner(signer, core.members, settings.mesh_name) if signer is not None else None
         node.checks.signer, node.checks.claims = signer, claims
         outbox = Outbox(transport, wire, core.members, node.deliver, buffers, node.traffic, node.distances, claims)
@@ -280,14 +284,20 @@ def assemble(
         buffers=buffers,
         bootstrap=settings.bootstrap_pairs,
     )
-    node.trust, node.mesh_name = trust, settings.mesh_name
-    _follow_trust(node, trust)
+    _follow_trust(node, settings, trust)
     _bring_data_and_rounds(node, pool, settings, files)
     node.own_trainers = OwnTrainers(core, settings, files, transport, node.peers, node.add_trainer)
     return node
 
 
-def _follow_trust(node: NodeRuntime, trust: Trust | None) -> None:
+def _leave_one_out(node: NodeRuntime, settings: Settings, tasks: ComputeTasks, pool: ComputeQueue) -> None:
+    is_on = settings.leave_one_out and settings.rounds == "common"  # else no average is made by all
+    node.leave_one_out = LeaveOneOut(node.core, pool, node.feed.publish, is_on=is_on)
+    tasks.keep = node.leave_one_out.keep if is_on else None
+
+
+def _follow_trust(node: NodeRuntime, settings: Settings, trust: Trust | None) -> None:
+    node.trust, node.mesh_name = trust, settings.mesh_name
     if trust is not None:
         trust.changed = lambda gone, come: node.deliver(None, TrustChanged(tuple(gone), tuple(come)))
 
