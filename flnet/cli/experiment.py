@@ -92,6 +92,9 @@ def command(
     results = Results(folder)
     all_cells = plan.cells(seeds, quick=quick)
     cells = [cell for cell in all_cells if only in cell.row]
+    if not cells:
+        rows = ", ".join(repr(row.name) for row in plan.rows)
+        raise click.UsageError(f"--only: no row of {plan.id} has {only!r} in its name; it has {rows}")
     told = [cell for cell in all_cells if only in cell.row or results.get(cell)]
     if not reports:
         _run(cells, told, plan, results, engine, workers or processors(), ray_address, nice)

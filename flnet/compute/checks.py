@@ -22,13 +22,14 @@ from flnet.algorithms.wrapper import usual_buffers
 from flnet.compute.prediction import offered
 from flnet.errors import ParamsRefused, TrainerError
 from flnet.params.params import Array, Params, Schema, is_finite
-from flnet.protocol.counts import MOST_GROUPS, EvaluationCounts, GroupAccuracy, check_agreement
+from flnet.protocol.counts import MOST_EXAMPLES, MOST_GROUPS, EvaluationCounts, GroupAccuracy, check_agreement
 from flnet.protocol.events import Declaration, Split
 from flnet.protocol.messages import Agreement, HyperParams, explain
 from flnet.rounds.limits import BATCH_SIZE, BATCHES, EPOCHS, LEARNING_RATE
 from flnet.text import text
 from flnet.trainer import DataInfo, Fit, NoisySteps, RowPrivacy, Score, Trainer
 
+MOST_TRAINED, MOST_LABELS = 10**12, 10**6  # examples and labels of an update, as its message may state them
 _LONGEST_AGREED = 1500  # characters a key
 _WIDEST = 8  # bytes a number: what the wire and the files can hold
 
@@ -95,8 +96,8 @@ def checked_fit(
         raise TrainerError(
             text("fit of trainer {trainer} gave parameters that do not fit: {reason}", trainer, exc)
         ) from exc
-    examples = _count(fit.examples, text("fit of trainer {trainer}", trainer), "examples")
-    labels = _count(fit.labels, text("fit of trainer {trainer}", trainer), "labels")
+    examples = _count(fit.examples, text("fit of trainer {trainer}", trainer), "examples", MOST_TRAINED)
+    labels = _count(fit.labels, text("fit of trainer {trainer}", trainer), "labels", MOST_LABELS)
     noisy = None if row_privacy is None else _noisy(fit.noisy, trainer)
     return Fit(params, examples, labels, _figures(fit.metrics), noisy)
 
@@ -175,7 +176,7 @@ def checked_score(score: Score, trainer: str, split: Split = "test") -> Score:
         ) from exc
     if not 0 <= accuracy <= 1:  # NaN is not either
         raise TrainerError(text("{where} gave the accuracy {value}; expected 0 to 1", what, f"{accuracy:g}"))
-    examples = _count(score.examples, what, "examples")
+    examples = _count(score.examples, what, "examples", MOST_EXAMPLES)
     if score.counts is not None and not isinstance(score.counts, EvaluationCounts):
         raise TrainerError(
             text("{where} gave a {kind}; expected EvaluationCounts", what, type(score.counts).__name__)
@@ -188,6 +189,10 @@ def checked_score(score: Score, trainer: str, split: Split = "test") -> Score:
     if len(groups) > MOST_GROUPS or not all(isinstance(group, GroupAccuracy) for group in groups):
         raise TrainerError(
             text("{where} gave groups that are no GroupAccuracy, or more than {most}", what, MOST_GROUPS)
+        )
+    if len({group.name for group in groups}) < len(groups) or any(group.examples > examples for group in groups):
+        raise TrainerError(
+            text("{where} gave a group twice, or one with more rows than the {count} examples", what, examples)
         )
     return Score(accuracy, examples, _figures(score.metrics), split, score.counts, tuple(groups))
 
@@ -303,7 +308,7 @@ def _finite(value: Array) -> bool:
     return value.dtype.kind != "f" or is_finite(value)
 
 
-def _count(value: Any, what: str, name: str) -> int:
+def _count(value: Any, what: str, name: str, most: int) -> int:
     try:
         count = int(value)
     except (TypeError, ValueError, OverflowError) as exc:
@@ -312,6 +317,8 @@ def _count(value: Any, what: str, name: str) -> int:
         ) from exc
     if count < 0:
         raise TrainerError(text("{where} gave {value} {name}; expected 0 or more", what, count, name))
+    if count > most:
+        raise TrainerError(text("{where} gave {value} {name}; expected at most {most}", what, count, name, most))
     return count
 
 

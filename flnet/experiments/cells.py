@@ -348,11 +348,23 @@ class Outcome(Record):
                 chosen &= {node for rank, (_, node) in enumerate(sorted(known)) if rank * 3 // len(known) == part}
         return sorted(chosen)
 
-    def course(self, figure: str, nodes: Sequence[NodeGroup] = ()) -> list[float]:
-        """The mean of a figure over the nodes that have it, by round; rounds in which no node has it are left out."""
+    def course(self, figure: str, nodes: Sequence[NodeGroup] = ()) -> Mapping[int, float]:
+        """The mean of a figure over the nodes that have it, by the number of rounds done, from 1.
+
+        Rounds in which no node has it are left out.
+        """
         curves = self.curves.get(figure, ())
         rounds = zip(*(curves[node] for node in self.members(nodes, len(curves))), strict=True)
-        return [fmean(known) for values in rounds if (known := [value for value in values if value is not None])]
+        known = {
+            done: [value for value in values if value is not None] for done, values in enumerate(rounds, start=1)
+        }
+        return {done: fmean(values) for done, values in known.items() if values}
+
+
+def in_all(courses: Sequence[Mapping[int, float]]) -> Mapping[int, Sequence[float]]:
+    """The values of all courses, in the rounds that all of them have."""
+    rounds = sorted(set.intersection(*map(set, courses))) if courses else []
+    return {number: [course[number] for course in courses] for number in rounds}
 
 
 class Engine(Protocol):

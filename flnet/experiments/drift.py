@@ -26,9 +26,13 @@ Change = Callable[[Labelled, float, int, np.random.Generator], Labelled]
 
 
 def turned_shares(rows: Labelled, done: float, classes: int, chance: np.random.Generator) -> Labelled:
-    """As many rows, whose shares of classes are so far, 0 to 1, on the way to the opposite ones."""
+    """As many rows, whose shares of classes are so far, 0 to 1, on the way to the opposite ones.
+
+    Classes of which there are no rows stay so.
+    """
     have = np.bincount(rows.y, minlength=classes)
-    wanted = np.rint((1 - done) * have + done * have[::-1]).astype(np.int64)
+    there, wanted = np.flatnonzero(have), np.zeros(classes, np.int64)
+    wanted[there] = np.rint((1 - done) * have[there] + done * have[there][::-1])
     drawn = []
     for label, count in enumerate(wanted):
         own = chance.permutation(np.flatnonzero(rows.y == label))

@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from flnet.errors import NotOffered
-from flnet.experiments.cells import NodeGroup, Outcome
+from flnet.experiments.cells import in_all
 from flnet.experiments.node_pairs import DRIFT, draw_pairs, node_pairs
 from flnet.experiments.plan import Plan
 from flnet.experiments.statistics import Done, RankComparison, TableEntry, groups_alike
@@ -168,18 +168,18 @@ def draw_bars(
     _legend(axes)
 
 
-def draw_curves(axes: Any, curves: Sequence[tuple[str, Sequence[Sequence[float]]]]) -> None:
+def draw_curves(axes: Any, curves: Sequence[tuple[str, Mapping[int, Sequence[float]]]]) -> None:
     """Draw the mean over seeds by rounds done, in a band from the lowest to the highest seed.
 
     Args:
-        curves: names, and for each round the values of all seeds.
+        curves: names, and by the number of rounds done the values of all seeds.
     """
     for name, rounds in curves:
-        numbers = range(1, len(rounds) + 1)
-        means = [fmean(values) for values in rounds]
+        numbers, values = list(rounds), list(rounds.values())
+        means = list(map(fmean, values))
         marker = "o" if len(rounds) <= 40 else ""
         axes.plot(numbers, means, marker=marker, ms=3, label=f"{_plain(name)} ({means[-1]:.4f})")
-        axes.fill_between(numbers, list(map(min, rounds)), list(map(max, rounds)), alpha=0.18)
+        axes.fill_between(numbers, list(map(min, values)), list(map(max, values)), alpha=0.18)
     axes.set_xlabel("rounds done")
     axes.xaxis.get_major_locator().set_params(integer=True)
     _legend(axes)
@@ -259,20 +259,16 @@ def _curves(plan: Plan, done: Done) -> Planned:
         drifts = any(outcome.members(DRIFT[1:], len(outcome.examples)) for _, outcome in own)
         for figure, group in itertools.product(figures, [[name] for name in DRIFT] if drifts else [[]]):
             names = [column.name for column in plan.columns[:MOST_COLUMNS]]
-            curves = [
-                (name, _course([of for column, of in own if column == name], figure, group)) for name in names
+            courses = [
+                (name, [of.course(figure, group) for column, of in own if column == name]) for name in names
             ]
+            curves = [(name, in_all(of_seeds)) for name, of_seeds in courses]
             curves = [(name, rounds) for name, rounds in curves if rounds]
             if any(len(rounds) > 1 for _, rounds in curves):
                 nodes = " ".join([*group, "nodes"])
                 title = f"{row.name}: {figure}, mean of the {nodes}; band over seeds"
                 name = " ".join(["curves", row.name, figure, *group])
                 yield "curves", name, title, partial(draw_curves, curves=curves)
-
-
-def _course(outcomes: Sequence[Outcome], figure: str, group: Sequence[NodeGroup]) -> list[tuple[float, ...]]:
-    """The values of all seeds by round, as long as every seed had rounds."""
-    return list(zip(*[outcome.course(figure, group) for outcome in outcomes], strict=False))
 
 
 def _legend(axes: Any) -> None:

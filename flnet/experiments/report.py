@@ -463,7 +463,7 @@ def _curve_rows(done: Done) -> Iterator[list[Any]]:
     yield ["figure", "row", "column", "seed", "round", "mean"]
     for cell, outcome in done:
         for figure in outcome.curves:
-            for number, mean in enumerate(outcome.course(figure), start=1):
+            for number, mean in outcome.course(figure).items():
                 yield [figure, cell.row, cell.column, cell.seed, number, mean]
 
 

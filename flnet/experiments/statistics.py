@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from flnet.errors import NotOffered
-from flnet.experiments.cells import Cell, Outcome, Results
+from flnet.experiments.cells import Cell, Outcome, Results, in_all
 from flnet.experiments.plan import Measure, Plan
 from flnet.experiments.published import Published, Value
 from flnet.installing import install
@@ -259,7 +259,7 @@ def _numbers(measure: Measure, done: Done, goals: Mapping[int, float]) -> tuple[
 def _reached(measure: Measure, outcome: Outcome, goal: float) -> float | None:
     """When the training had reached the goal, in the unit of the measure; None if it never did."""
     course = outcome.course(measure.figure, measure.nodes)
-    rounds = next((number for number, value in enumerate(course, start=1) if value >= goal), None)
+    rounds = next((number for number, value in course.items() if value >= goal), None)
     if rounds is None or measure.unit == "rounds":
         return rounds
     return outcome.processor_seconds * rounds / outcome.rounds
@@ -271,10 +271,10 @@ def _nearest(measure: Measure, done: Done, published: Value) -> int | None:
         outcome.course(measure.figure, measure.nodes) for _, outcome in done if measure.figure in outcome.curves
     ]
     is_mean = measure.over == "mean" and not measure.reaches
-    means = [fmean(values) for values in zip(*courses, strict=False)] if is_mean else []
+    means = {number: fmean(values) for number, values in in_all(courses).items()} if is_mean else {}
     if len(means) < 2:
         return None
-    return min(range(len(means)), key=lambda number: abs(published.difference(means[number]))) + 1
+    return min(means, key=lambda number: abs(published.difference(means[number])))
 
 
 # Comparisons of columns.

@@ -354,9 +354,13 @@ class ProbeReply(Message):
 # Older nodes ignore it.
 
 
-Loss = Annotated[float, Field(ge=-1e300, le=1e300)]
+MOST_LOSS = (
+    1e100  # far beyond float32, and so far below what float64 holds that sums over all nodes and rounds are finite
+)
+Loss = Annotated[float, Field(ge=-MOST_LOSS, le=MOST_LOSS)]
 MAX_GOAL = 200  # characters
 MAX_ROUNDS = 1_000_000
+LossSum = Annotated[float, Field(ge=-MOST_LOSS * MAX_ROUNDS, le=MOST_LOSS * MAX_ROUNDS)]
 
 
 Until = Annotated[str, Field(max_length=MAX_GOAL), AfterValidator(_printable)]
@@ -388,7 +392,7 @@ class SeriesMessage(Message):
     stale: int = Field(default=0, ge=0, le=MAX_ROUNDS)
     means: tuple[tuple[Unit, Loss | None], ...] = Field(default=(), max_length=3)
     total_accuracy: float = Field(default=0.0, ge=0, le=MAX_ROUNDS)
-    total_loss: Loss | None = 0.0
+    total_loss: LossSum | None = 0.0
     hyper: HyperParams | None = None
 
     @model_serializer(mode="wrap")

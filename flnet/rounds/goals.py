@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from flnet.errors import InvalidMessage
 from flnet.params.params import PeerId
 from flnet.protocol.counts import Basis, DecidingRows, mean_accuracy, weighted_mean
+from flnet.protocol.messages import MAX_ROUNDS, MOST_LOSS
 from flnet.protocol.updates import Over, Report
 from flnet.text import text
 
@@ -212,21 +213,33 @@ class GoalProgress:
     total: MeanScore = field(default_factory=lambda: MeanScore(0.0, 0.0))
 
     def after(self, score: MeanScore, goal: Goal) -> GoalProgress:
-        """The progress after one more round with these means."""
+        """The progress after one more round with these means; no figure of it leaves what a start may state.
+
+        The progress before may be what a peer stated.
+        """
         no_gain, falling = goal.find(NoGain), goal.find(Falling)
         gained = self.best is None or score.accuracy - self.best > (no_gain.delta if no_gain else 0.0)
-        counted = self.counted + 1
-        total = MeanScore(self.total.accuracy + score.accuracy, _plus(self.total.loss, score.loss))
+        counted = min(self.counted + 1, MAX_ROUNDS)
+        loss = _plus(self.total.loss, score.loss)
+        total = MeanScore(
+            min(self.total.accuracy + score.accuracy, counted),
+            None if loss is None else _bounded(loss, counted * MOST_LOSS),
+        )
         mean = score
         if falling is not None and falling.cumulative:
-            mean = MeanScore(total.accuracy / counted, None if total.loss is None else total.loss / counted)
+            mean_loss = None if total.loss is None else _bounded(total.loss / counted, MOST_LOSS)
+            mean = MeanScore(total.accuracy / counted, mean_loss)
         return GoalProgress(
             counted,
             score.accuracy if gained else self.best,
-            0 if gained else self.stale + 1,
+            0 if gained else min(self.stale + 1, MAX_ROUNDS),
             (*self.means, mean)[-KEPT:],
             total,
         )
+
+
+def _bounded(value: float, most: float) -> float:
+    return min(max(value, -most), most)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from flnet.errors import InvalidMessage, JobBusy
 from flnet.params.params import PeerId
 from flnet.protocol.counts import Measured, Scored
 from flnet.protocol.effects import CancelTimer, Effect, SetTimer
-from flnet.protocol.messages import LAST_ROUND, HyperParams, ReportMessage, SeriesMessage
+from flnet.protocol.messages import LAST_ROUND, MOST_LOSS, HyperParams, ReportMessage, SeriesMessage
 from flnet.protocol.updates import TEST, VALIDATED, Claim, Over, Report, RoundKey
 from flnet.rounds.evaluation import MeshEvaluation
 from flnet.rounds.goals import Decision, Falling, Goal, GoalProgress, MeanScore, Within, decide, how_counted
@@ -161,6 +161,8 @@ class Stopping:
         if message is None:
             return effects
         try:
+            if message.first > key.number:
+                raise InvalidMessage(text("it begins later, with round {number}", message.first))
             series, progress = GoalSeries.read(message)
         except InvalidMessage as exc:
             told = self.tell(
@@ -204,7 +206,7 @@ class Stopping:
         self.tells = self.series is not None
         figures = {"after": after, "before": before}
         losses = [figures[when][name] for when, name in LOSSES if name in figures[when]]
-        loss = next((loss for loss in losses if -1e300 < loss < 1e300), None)
+        loss = next((loss for loss in losses if -MOST_LOSS < loss < MOST_LOSS), None)
         if self._is_falling and 0 <= before.get(VALIDATION, -1) <= 1:
             validation = Scored(before[VALIDATION])
         on_test = measured.scored if measured else Scored(accuracy)

@@ -20,11 +20,13 @@ import numpy as np
 from flnet.errors import LocalError, NotAnnounced, PeerError
 from flnet.node.core import NodeCore
 from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.protocol.counts import MOST_EXAMPLES
 from flnet.protocol.effects import Effect, Send, SendAnnounce
 from flnet.protocol.events import Event
 from flnet.protocol.messages import (
     LAST_ROUND,
     MAX_INCARNATION,
+    MOST_LOSS,
     Accuracy,
     AccuracyReply,
     Announce,
@@ -417,7 +419,9 @@ class HostileMember(SimulatedNode):
         return rng.choice((old, forged, old.model_copy(update={"incarnation": number})))
 
     def _report(self) -> ReportMessage:
-        return ReportMessage(accuracy=self._rng.choice((0.0, 1.0)), over=self._rng.choice(ENDINGS))
+        accuracy = self._rng.choice((0.0, 1.0))
+        loss = MOST_LOSS if accuracy else -MOST_LOSS
+        return ReportMessage(accuracy=accuracy, loss=loss, over=self._rng.choice(ENDINGS), examples=MOST_EXAMPLES)
 
     def _sound_params(self) -> Params:
         model = self.job.held.model

@@ -73,6 +73,11 @@ def test_an_unknown_table_is_wrong_usage(flnet: Callable[..., Result], tmp_path:
     assert "no experiment 'no-such-table'; expected" in shown.output
 
 
+def test_a_row_that_the_table_does_not_have_is_wrong_usage(flnet: Callable[..., Result], small: Path) -> None:
+    shown = flnet("experiment", "small.toml", "--only", "no such row")
+    assert shown.exit_code == 2 and "has 'no such row' in its name; it has '" in shown.output
+
+
 def test_vertical_training_is_measured_line_by_line(
     flnet: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

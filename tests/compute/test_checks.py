@@ -12,6 +12,7 @@ import pytest
 from flnet.compute.checks import checked_fit, checked_params, checked_score, declared
 from flnet.errors import TrainerError
 from flnet.params.params import Params
+from flnet.protocol.counts import GroupAccuracy, Measured
 from flnet.trainer import Array, DataInfo, Fit, HyperParams, NoisySteps, RowPrivacy, Score, Task, Trainer
 from tests.helpers import params
 
@@ -48,6 +49,8 @@ def fit(examples: Any = 1, labels: Any = 1, metrics: Any = None, **arrays: Any) 
         (fit(examples=-1), "gave -1 examples; expected 0 or more"),
         (fit(examples=None), "gave None examples; expected a whole number"),
         (fit(labels=float("inf")), "gave inf labels; expected a whole number"),
+        (fit(examples=10**12 + 1), "gave 1000000000001 examples; expected at most 1000000000000"),
+        (fit(labels=10**6 + 1), "gave 1000001 labels; expected at most 1000000"),
         (None, "fit of trainer T gave a NoneType; expected a Fit"),
     ],
 )
@@ -98,6 +101,24 @@ def test_figures_that_are_no_numbers_do_not_spoil_a_training() -> None:
 def test_an_impossible_accuracy_is_refused(accuracy: Any) -> None:
     with pytest.raises(TrainerError, match="gave the accuracy"):
         checked_score(Score(accuracy, 1), "T")
+
+
+WARD = GroupAccuracy(name="ward", accuracy=0.5, examples=5)
+
+
+@pytest.mark.parametrize(
+    ("score", "words"),
+    [
+        (Score(0.5, 10, groups=(WARD, WARD)), "T gave a group twice, or one with more rows than the 10 examples"),
+        (Score(0.5, 4, groups=(WARD,)), "T gave a group twice, or one with more rows than the 4 examples"),
+        (Score(0.5, 10**9 + 1), "T gave 1000000001 examples; expected at most 1000000000"),
+    ],
+)
+def test_what_its_node_could_not_state_of_a_score_is_refused(score: Score, words: str) -> None:
+    with pytest.raises(TrainerError, match=words):
+        checked_score(score, "T")
+    good = checked_score(Score(0.5, 10**9, groups=(WARD,)), "T")
+    assert Measured(accuracy=good.accuracy, examples=good.examples, groups=tuple(good.groups))
 
 
 def test_a_declaration_is_read_off_the_trainer() -> None:

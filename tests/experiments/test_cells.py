@@ -9,7 +9,7 @@ import pytest
 from pydantic import ValidationError
 
 from flnet.errors import LocalError
-from flnet.experiments.cells import FILE, Cell, Outcome, Results, Setup, batches
+from flnet.experiments.cells import FILE, Cell, Outcome, Results, Setup, batches, in_all
 from flnet.trainer import Method
 
 DONE = Outcome(rounds=1, figures={"after.accuracy": (0.1 + 0.2, None)}, seconds=1.5)
@@ -134,14 +134,17 @@ def test_a_figure_may_be_that_of_a_group_of_nodes() -> None:
     assert outcome.value("after.accuracy", "max", ["steady"]) == 6.0
     assert outcome.value("after.accuracy", nodes=["middle", "alike"]) == 2.0
     assert outcome.value("after.accuracy", nodes=["large", "unlike"]) is None
-    assert outcome.course("after.accuracy", ["drifting"]) == [0.0, 2.0]
+    assert outcome.course("after.accuracy", ["drifting"]) == {1: 0.0, 2: 2.0}
     assert Outcome(figures={"after.accuracy": (0.5, 0.7)}).value("after.accuracy", nodes=["small"]) is None
 
 
 def test_a_course_is_the_mean_over_the_nodes_by_round() -> None:
     curves = {"after.accuracy": ((0.5, None, 0.25), (1.0, None, None))}
-    assert Outcome(rounds=3, curves=curves).course("after.accuracy") == [0.75, 0.25]
-    assert Outcome().course("after.accuracy") == []
+    course = Outcome(rounds=3, curves=curves).course("after.accuracy")
+    assert course == {1: 0.75, 3: 0.25}  # a round without a figure keeps its number
+    assert Outcome().course("after.accuracy") == {}
+    assert in_all([course, {1: 0.5, 2: 0.6}, {1: 1.0}]) == {1: [0.75, 0.5, 1.0]}
+    assert in_all([]) == {}
 
 
 def test_seeds_of_one_setup_are_trained_together() -> None:

@@ -41,8 +41,15 @@ def test_shares_turn_round_and_rows_keep_their_labels(counts: list[int], done: f
         assert times.max() - times.min() <= 1
 
 
-def test_a_class_without_rows_gets_none() -> None:
-    assert np.bincount(turned_shares(rows([0, 5]), 1.0, 2, chance()).y, minlength=2).tolist() == [0, 0]
+@given(st.lists(st.integers(0, 9), min_size=2, max_size=5).filter(any), st.floats(0, 1))
+def test_a_class_without_rows_gets_none_and_the_others_turn_round(counts: list[int], done: float) -> None:
+    changed = turned_shares(rows(counts), done, len(counts), chance())
+    of_each = np.bincount(changed.y, minlength=len(counts)).tolist()
+    assert [count > 0 for count in counts] >= [count > 0 for count in of_each]
+    assert abs(len(changed) - sum(counts)) <= len(counts)
+    turned = np.bincount(turned_shares(rows(counts), 1.0, len(counts), chance()).y, minlength=len(counts))
+    there = [count for count in counts if count]
+    assert [count for count in turned.tolist() if count] == there[::-1]
 
 
 @pytest.mark.parametrize(("done", "last"), [(0.0, 50), (0.5, 35), (1.0, 20)])

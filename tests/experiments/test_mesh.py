@@ -170,7 +170,7 @@ def test_other_nodes_train_in_each_round_and_with_each_seed(tmp_path: Path) -> N
 
 def test_a_goal_ends_the_rounds_and_long_runs_keep_all_of_them(tmp_path: Path) -> None:
     outcome = Run(tmp_path / "goal", rounds=50, until="accuracy>=0.5").outcome
-    course = outcome.course("after.accuracy")
+    course = list(outcome.course("after.accuracy").values())
     assert outcome.rounds == len(course) < 50
     assert course[-1] >= 0.5 > max([0.0, *course[:-1]])
     outcome = Run(tmp_path / "long", rounds=150, nodes=2).outcome

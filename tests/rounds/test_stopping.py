@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flnet.errors import InvalidMessage, JobBusy
 from flnet.params.params import PeerId
-from flnet.protocol.counts import Scored
+from flnet.protocol.counts import MOST_EXAMPLES, Scored
 from flnet.protocol.effects import Answer, CancelTimer, Evaluate, SetTimer, Train
 from flnet.protocol.events import (
     ClaimAnswered,
@@ -28,7 +28,15 @@ from flnet.protocol.events import (
     TimerFired,
     Trained,
 )
-from flnet.protocol.messages import Accuracy, AccuracyReply, ReportMessage, SeriesMessage, StartTraining
+from flnet.protocol.messages import (
+    MAX_ROUNDS,
+    MOST_LOSS,
+    Accuracy,
+    AccuracyReply,
+    ReportMessage,
+    SeriesMessage,
+    StartTraining,
+)
 from flnet.protocol.updates import Over, Report
 from flnet.rounds.goals import (
     Decision,
@@ -363,6 +371,45 @@ PROGRESS = st.builds(
 )
 
 
+LOSSES = st.sampled_from([-MOST_LOSS, 0.0, MOST_LOSS])
+AT_BOUNDS = st.builds(
+    SeriesMessage,
+    by=st.just("a"),
+    first=st.just(0),
+    until=st.sampled_from(["accuracy>=1", "no-gain 5", "mlfedavg 0 cumulative", "mlfedavg"]),
+    rounds=st.just(MAX_ROUNDS),
+    counted=st.sampled_from([0, MAX_ROUNDS]),
+    best=st.sampled_from([None, 0.0, 1.0]),
+    stale=st.sampled_from([0, MAX_ROUNDS]),
+    means=st.lists(st.tuples(UNIT, st.none() | LOSSES), max_size=3).map(tuple),
+    total_accuracy=st.sampled_from([0.0, float(MAX_ROUNDS)]),
+    total_loss=st.sampled_from([None, 0.0, -MOST_LOSS * MAX_ROUNDS, MOST_LOSS * MAX_ROUNDS]),
+)
+STATED = st.builds(
+    ReportMessage,
+    accuracy=st.sampled_from([0.0, 0.5, 1.0]),
+    loss=st.none() | LOSSES,
+    examples=st.sampled_from([None, 0, 1, MOST_EXAMPLES]),
+)
+
+
+@given(AT_BOUNDS, st.lists(st.lists(STATED, min_size=1, max_size=9), min_size=1, max_size=4))
+def test_whatever_peers_may_state_the_next_start_can_state_what_follows(
+    start: SeriesMessage, rounds: list[list[ReportMessage]]
+) -> None:
+    series, progress = GoalSeries.read(start)
+    for number, told in enumerate(rounds):
+        heard = {
+            PeerId(f"n{place}"): Report(one.accuracy, one.loss, one.over, one.examples, one.right)
+            for place, one in enumerate(told)
+        }
+        made = decide(series.goal, progress, heard, number=number, by=PeerId("a"), is_last=False)
+        assert json.dumps(made.view(), allow_nan=False)
+        read = SeriesMessage.model_validate_json(series.message(made.progress).model_dump_json(by_alias=True))
+        again, progress = GoalSeries.read(read)
+        assert again.message(progress) == read
+
+
 SETTINGS, PEERS = settings("a"), Peers()
 
 
@@ -613,6 +660,28 @@ def test_a_goal_of_a_kind_that_is_not_known_here_keeps_nobody_from_training() ->
     bench.hear(asked("a", series=SeriesMessage(by="a", first=0, until="bliss", rounds=3)))
     assert (len(bench.all(Train)), bench.job.series.stopping.series) == (1, None)
     assert "goal_unknown" in bench.published
+
+
+@pytest.mark.parametrize("first", [1, 5, 2**53 - 1])
+def test_a_series_that_is_said_to_begin_later_is_not_followed_and_locks_nobody_out(first: int) -> None:
+    bench = Bench()
+    bench.hear(asked("a", series=SeriesMessage(by="a", first=first, until=GOAL, rounds=3)))
+    assert (len(bench.all(Train)), bench.job.series.stopping.series) == (1, None)
+    assert f"it begins later, with round {first}" in bench.published["goal_unknown"]
+
+
+@pytest.mark.parametrize("loss", [MOST_LOSS, -MOST_LOSS])
+def test_a_loss_at_the_bound_jams_no_series(loss: float) -> None:
+    bench = Bench()
+    bench.hear(RoundTriggered(5, until="accuracy>=0.9"))
+    for number in range(3):
+        on(bench, number, 0.5)
+        digest = bench.job.held.current.shared.digest
+        for name in "ac":
+            said = replace(claim(name, number, 0.5), report=Report(0.5, loss, None, MOST_EXAMPLES))
+            bench.hear(ClaimReceived(replace(said, digest=digest, params=None)))
+    assert bench.job.number == 3 and bench.job.view().as_json()["goal"]["state"] == "open"
+    bench.hear(SeriesStopped())
 
 
 def test_of_two_series_that_of_the_round_that_is_entered_stays() -> None:
