@@ -22,6 +22,7 @@ from flnet.params.params import Params, PeerId
 from flnet.params.segments import Segments
 
 NEWEST = 0.5  # weight of the newest transfer in an estimate
+SHORTEST = 1e-6  # seconds of a transfer: a clock may see none
 
 
 class Bandwidths:
@@ -36,7 +37,7 @@ class Bandwidths:
 
     def note(self, peer: PeerId, size: int, seconds: float) -> None:
         """A transfer of this many bytes has ended."""
-        measured = size / seconds
+        measured = size / max(seconds, SHORTEST)
         before = self.known.get(peer, measured)
         self.known[peer] = before + NEWEST * (measured - before)
 

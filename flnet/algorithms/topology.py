@@ -10,6 +10,7 @@ from flnet.text import text
 
 MOST_COPIES = 9
 MOST_NEIGHBOURS = 64
+MOST_DIGITS = 4  # of a number
 MIXED = ("agg0", "agg1", "agg2")  # aggregation rules with a weight for each pair of nodes
 
 
@@ -37,7 +38,7 @@ class Topology:
             ValueError: it is none of these.
         """
         kind, colon, number = words.partition(":")
-        count = int(number) if number.isascii() and number.isdigit() else 0
+        count = int(number) if number.isascii() and number.isdigit() and len(number) <= MOST_DIGITS else 0
         match kind:
             case "mesh" if not colon:
                 return cls()

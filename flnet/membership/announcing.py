@@ -80,8 +80,9 @@ class Announcer:
         """Those of these addresses at which no member is and none is asked, as many as there is room for."""
         if not addresses:
             return []
-        known = self._roster.known
-        taken = {member.peer.address for member in known.values()}
-        tried = self.asking.keys() | self.failures.keys() | taken  # those that failed have their own timers
-        room = MAX_PEERS - len(known.keys()) - len(self.asking.keys() | self.failures.keys())
-        return [address for address in addresses if address not in tried][: max(room, 0)]
+        asked, taken = (
+            self.asking.keys() | self.failures.keys(),
+            self._roster.addresses,
+        )  # those that failed have timers
+        room = MAX_PEERS - len(self._roster.known) - len(asked)
+        return [each for each in addresses if each not in asked and each not in taken][: max(room, 0)]

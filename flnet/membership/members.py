@@ -109,6 +109,10 @@ class Members:
         """The keys to which names belong, those of peers that are no members any more included."""
         return self.state.roster.all_keys()
 
+    def counts(self, peer: PeerId) -> bool:
+        """Whether rounds may count on it that a peer is there; see `Roster.counts`."""
+        return self.state.roster.counts(peer)
+
     def key_of(self, peer: PeerId) -> str | None:
         """The key to which a name belongs, as far as it is known."""
         return self.state.key_of(peer)
@@ -358,10 +362,15 @@ def hear_all(s: MeshState, news: Sequence[News], teller: PeerId, *, asked: bool 
     introduced = [
         effect
         for meeting in introduced_by(s, news, s.roster.known[teller])
-        for effect in meet(s, *meeting, is_introduced=True)
+        for effect in (*meet(s, *meeting, is_introduced=True), *_prove_introduced(s, meeting))
     ]
     heard = [effect for item in news for effect in hear(s, item, is_certain=asked and item.id == teller)]
     return [*introduced, *heard]
+
+
+def _prove_introduced(s: MeshState, meeting: Meeting) -> list[Effect]:
+    """Probe at once who was introduced where rounds need to know who is there; else its turn comes."""
+    return prove_soon(s, PeerId(meeting.peer.id)) if s.asks_at_once else []
 
 
 def hear(s: MeshState, news: News, *, is_certain: bool = False) -> list[Effect]:
@@ -477,7 +486,8 @@ def is_there(s: MeshState, peer: PeerId) -> list[Effect]:
         doubted.has_answered, doubted.is_asked = True, False  # a node of an earlier version answers until it ends
         return []
     del s.doubted[peer]
-    return s.roster.vouch(peer, doubted.claim) if s.roster.known[peer].alive else []
+    member = s.roster.known.get(peer)  # it may have been forgotten since
+    return s.roster.vouch(peer, doubted.claim) if member is not None and member.alive else []
 
 
 def ask_all_doubted(s: MeshState) -> list[Effect]:
@@ -651,6 +661,7 @@ def ticked(s: MeshState, late: float) -> list[Effect]:
     roster, prober = s.roster, s.prober
     roster.tick += 1
     roster.forget_old(s.pauses.tombstone)
+    s.keep_to_members()
     effects = give_up(s)
     effects += ask_all_doubted(s)
     if roster.tick % prober.doubt.factor == 0 and (peer := prober.next(roster.alive)) is not None:

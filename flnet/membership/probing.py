@@ -8,7 +8,7 @@ is late itself doubts itself. A suspicion gets shorter with each independent acc
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass, field
 
 from flnet.params.params import PeerId, Rng
@@ -226,6 +226,10 @@ class Prober:
         """A member is gone."""
         self.checks.pop(peer, None)
         self._begun.pop(peer, None)
+
+    def keep_to(self, members: Container[PeerId]) -> None:
+        """Forget when others than these were probed."""
+        self._begun = {peer: tick for peer, tick in self._begun.items() if peer in members}
 
     def some(self, peers: Collection[PeerId], count: int) -> list[PeerId]:
         """So many of them, drawn at random."""

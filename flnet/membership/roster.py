@@ -12,10 +12,10 @@ docs/membership.md, which is made from `Status.beats`, change together.
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from enum import Enum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from blake3 import blake3
@@ -75,6 +75,7 @@ class Status:
 
 
 PLACES_PER_ADDRESS = 64  # that members of one address on another machine can take
+MOST_ACCUSERS = 3  # of a suspect, after whom nobody else is waited for
 MOST_STEP = 1000  # that one message raises an incarnation; 2^53 is then out of reach
 NEW = Status()
 GONE = text("it left the mesh")
@@ -231,6 +232,7 @@ class NoPlace(Exception):
         self.count, self.place = count, place
 
 
+@lru_cache(maxsize=4096)  # all members are looked at for each one that comes
 def place_of(host: str | None) -> str:
     """What counts as one address when members are counted; empty for this machine, where nobody else is.
 
@@ -265,6 +267,7 @@ class Roster:
         self.tick = 0
         self._prune = prune
         self._alive: list[PeerId] | None = None  # worked out again after a change
+        self._addresses: set[str] | None = None  # likewise
         self._digest = ""  # likewise
 
     def __iter__(self) -> Iterator[Member]:
@@ -274,6 +277,13 @@ class Roster:
     def alive(self) -> list[PeerId]:
         """Ids of those that rounds count on, sorted."""
         return list(self._living())
+
+    @property
+    def addresses(self) -> Set[str]:
+        """Where the members are, those that are gone included."""
+        if self._addresses is None:
+            self._addresses = {member.peer.address for member in self.known.values()}
+        return self._addresses
 
     @property
     def size(self) -> int:
@@ -297,6 +307,16 @@ class Roster:
             ids = sorted([self.me, *self._living()])
             self._digest = blake3("\n".join(ids).encode()).hexdigest()[:DIGEST_DIGITS]
         return self._digest
+
+    def counts(self, peer: PeerId) -> bool:
+        """Whether rounds may count on it that a member is there: it answered this node, or another one that did tells.
+
+        The word of another one is enough in a large mesh only, and one member cannot make a mesh large by inventing names.
+        """
+        member = self.known.get(peer)
+        if member is None or member.is_proven or not member.is_introduced:
+            return member is not None and member.is_proven
+        return 1 + sum(one.is_proven for one in self.known.values()) >= MET_IN_PERSON
 
     def awaits_proof(self, member: Member) -> bool:
         """Whether others are not told of a member yet, because it has not answered this node at its address."""
@@ -393,7 +413,10 @@ class Roster:
             }
             return self._set(member, claim, reasons.get(claim.state, ""), by, news.signature)
         if claim == member.standing and by is not None and by not in member.accusers:
-            self._second(member, by, news.signature)
+            if (
+                by in self.known and len(member.accusers) < MOST_ACCUSERS
+            ):  # names that somebody invents accuse nobody
+                self._second(member, by, news.signature)
         elif claim == member.standing and self._signs and news.signature and news.speaker not in member.signatures:
             self._sign(member, PeerId(f"{news.speaker}"), news.signature)
         return []
@@ -512,12 +535,15 @@ class Roster:
         return self._alive
 
     def _put(self, member: Member) -> None:
+        before = self.known.get(PeerId(member.peer.id))
+        if before is None or before.peer.address != member.peer.address:
+            self._addresses = None
         self.known[PeerId(member.peer.id)] = member
         self._alive, self._digest = None, ""
 
     def _drop(self, peer_id: PeerId, *, keep_key: bool = False) -> None:
         member = self.known.pop(peer_id)
-        self._alive, self._digest = None, ""
+        self._alive, self._addresses, self._digest = None, None, ""
         if keep_key and member.key:
             self.keys[peer_id] = (member.key, self.tick)
             if len(self.keys) > MAX_PEERS:

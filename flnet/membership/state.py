@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -50,6 +50,10 @@ class StatedDigests:
     def note(self, peer: PeerId, digest: str | None, tick: int) -> None:
         """A member stated this digest, or none, as nodes of earlier versions."""
         self._stated[peer] = digest, tick
+
+    def keep_to(self, members: Container[PeerId]) -> None:
+        """Forget what others said than these."""
+        self._stated = {peer: stated for peer, stated in self._stated.items() if peer in members}
 
     def differing(self, own: str, tick: int) -> list[PeerId]:
         """Members that said something else since the last tick; what is older is forgotten."""
@@ -112,6 +116,15 @@ class MeshState:
         self.disputes: dict[PeerId, str | None] = {}
         self.refused_at: set[str] = set()
         self.waits_at: set[str] = set()
+
+    def keep_to_members(self) -> None:
+        """Forget what is known of who is no member any more: names cost a stranger nothing."""
+        known = self.roster.known
+        self.prober.keep_to(known)
+        self.digests.keep_to(known)
+        self.troubled &= known.keys()
+        named = known.keys() | self.roster.keys.keys() | {self.my_id}
+        self.disputes = {peer: key for peer, key in self.disputes.items() if peer in named}
 
     def key_of(self, peer: PeerId) -> str | None:
         """The key to which a name belongs, as far as it is known."""

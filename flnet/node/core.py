@@ -180,5 +180,4 @@ class NodeCore:
         return [Owned(trainer, e) for trainer, job in self.jobs.items() for e in job.receive(news)]
 
     def _seen(self, peer: PeerId) -> Event:
-        member = self.members.known.get(peer)
-        return PeerSeen(peer, member is not None and (member.is_proven or member.is_introduced))
+        return PeerSeen(peer, self.members.counts(peer))

@@ -164,7 +164,8 @@ class BaseJob(ABC, Generic[R_co]):
 
     def __init__(self, settings: JobSettings) -> None:
         self.settings = settings
-        self.peers, self.held, self.inbox = Peers(), HeldModel(), Inbox()
+        self.peers, self.held = Peers(), HeldModel()
+        self.inbox = Inbox(self.peers)
         self.series = Series(self.settings, self.peers, self.tell)
         self.staleness = Staleness(self.settings, self.held)
         self.arrivals, self.history, self.snapshot = Arrivals(self.tell), History(self.tell), Snapshot()

@@ -271,6 +271,8 @@ class Gathering:
             case UpdateReceived(update):
                 return self._take(update)
             case UpdateOffered(update, digest):
+                if self._digests.get(update.peer, digest) != digest:  # it was started again, and trained again
+                    self.fetching.discard(update.peer)
                 self.offers[update.peer] = (update, digest)
                 self._digests[update.peer] = digest
                 self.expected.add(update.peer)  # who has something to say is waited for

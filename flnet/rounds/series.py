@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from flnet.errors import JobBusy
 from flnet.params.params import PeerId
@@ -114,6 +114,7 @@ class Opening:
         return self.key.initiator == me
 
 
+V = TypeVar("V")
 MOST_PARTS = 16  # of the conversation about a secure sum that a peer may have before the others
 
 
@@ -125,7 +126,8 @@ class Inbox:
         asked_while_loading: the start of a round that comes first in the total order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
         self.early: dict[PeerId, Word] = {}
         self._parts: dict[PeerId, list[PartReceived]] = {}
         self.asked_while_loading: TrainingAsked | None = None
@@ -175,13 +177,27 @@ class Inbox:
         """Keep one message of a peer: the one of the newer round; within a round, an update rather than a refusal."""
         old = self.early.get(peer)
         if old is None:
-            keep = len(self.early) < MAX_PEERS
+            keep = self._makes_room(self.early, peer)
         elif key_of(old) == key_of(word):
             keep = isinstance(old, DeclineReceived) and not isinstance(word, DeclineReceived)
         else:
             keep = key_of(word).beats(key_of(old))
         if keep:
             self.early[peer] = word
+
+    def _makes_room(self, kept: dict[PeerId, V], peer: PeerId) -> bool:
+        """Whether there is room for what a peer says: who is not here, or was never seen to be, gives its place to who is.
+
+        Else names that are invented would keep all places, with words of rounds that never open.
+        """
+        if peer in kept or len(kept) < MAX_PEERS:
+            return True
+        here, proven = self._peers.here, self._peers.proven
+        worst = min(kept, key=lambda other: (other in here, other in proven, other))
+        if (worst in here, worst in proven) >= (peer in here, peer in proven):
+            return False
+        del kept[worst]
+        return True
 
     def put_again(self, peer: PeerId, word: Word) -> None:
         """Keep, after a restart, the update that a peer had offered in the open round, until the peer is reachable."""
@@ -210,7 +226,7 @@ class Inbox:
         """
         event = replace(event, params=None)
         kept = [part for part in self._parts.get(event.peer, []) if not event.key.beats(part.key)]
-        if (event.peer in self._parts or len(self._parts) < MAX_PEERS) and len(kept) < MOST_PARTS:
+        if len(kept) < MOST_PARTS and self._makes_room(self._parts, event.peer):
             self._parts[event.peer] = [*kept, event]
 
     def take_parts(self, key: RoundKey) -> list[PartReceived]:

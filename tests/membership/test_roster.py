@@ -201,7 +201,7 @@ def test_a_death_is_told_to_jobs_once() -> None:
 
 
 def test_each_accuser_counts_once_and_is_passed_on() -> None:
-    r = roster("a")
+    r = roster("a", "b")
     assert of(Publish, r.accuse(A, "timed out"))[0].text == "a may be gone: timed out"
     told(r)
     assert (r.accuse(A, "again"), told(r)) == ([], [])
@@ -209,6 +209,18 @@ def test_each_accuser_counts_once_and_is_passed_on() -> None:
     assert told(r) == [("a", "suspect", 0, "b")]
     r.hear(at_news("a", "suspect", 0, "b"))
     assert (r.known[A].accusers, told(r)) == (frozenset({M, B}), [])
+
+
+def test_names_that_somebody_invents_accuse_nobody_and_three_accusers_are_enough() -> None:
+    r = roster("a", *"bcde")
+    r.accuse(A, "timed out")
+    told(r)
+    for number in range(1000):
+        r.hear(at_news("a", "suspect", 0, f"x{number}"))
+    assert (r.known[A].accusers, told(r)) == (frozenset({M}), [])
+    for accuser in "bcde":
+        r.hear(at_news("a", "suspect", 0, accuser))
+    assert r.known[A].accusers == {M, "b", "c"}
 
 
 def test_who_heard_of_a_suspicion_and_finds_the_same_is_an_accuser_too() -> None:

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import pytest
 
+from flnet.algorithms.topology import Topology
 from flnet.errors import IdTaken, NotAnnounced, ParamsRefused, UnknownTrainer
 from flnet.fingerprints import key_text
 from flnet.membership.names import NameTaken
 from flnet.node.core import NodeCore, Owned
 from flnet.params.params import PeerId, TrainerId
-from flnet.protocol.effects import Publish, Send, SetTimer, TellJobs
+from flnet.protocol.effects import Publish, Send, SendProbe, SetTimer, TellJobs
 from flnet.protocol.events import (
+    AnnounceAnswered,
     AnnounceReceived,
     ContactLost,
     ContactMade,
+    ProbeAnswered,
     ProbeFailed,
+    ProbeReceived,
     RoundTriggered,
     TimerFired,
 )
-from flnet.protocol.messages import Announce, HyperParams, ModelParams, Packet, Peer, Trigger
+from flnet.protocol.messages import Announce, HyperParams, ModelParams, News, Packet, Peer, Trigger
+from flnet.rounds.participation import Participation
+from flnet.rounds.settings import Rules
 from tests.helpers import HYPER, params, peer
 from tests.rounds.helpers import prepared
 
@@ -48,6 +54,52 @@ def from_peer(name: str, trainer: str = "T") -> Packet:
         i_am=peer(name, 5000), trainer_id=trainer, round=0, federated_learning_params=HYPER, examples=1
     )
     return Packet(message, params(w=[1, 1]))
+
+
+INVENTED = tuple(
+    News(id=f"x{n}", ip=f"10.0.9.{n}", port=5000, state="alive", incarnation=0, accepts=("safetensors",))
+    for n in range(60)
+)
+
+
+def test_one_member_cannot_make_a_mesh_large_by_inventing_names_that_count() -> None:
+    rules = Rules(Participation(names_all=True), topology=Topology.read("segments:3"))
+    node = NodeCore(peer("me"), [T], accepts=("safetensors",), rules=rules)
+    for number in range(2):
+        honest = Peer(id=f"h{number}", ip=f"10.0.0.{number + 1}", port=4000)
+        node.hear(None, AnnounceReceived(honest, (), frozenset(["safetensors"]), 0))
+        node.hear(None, ProbeAnswered(PeerId(honest.id), None))
+    teller = Peer(id="teller", ip="10.0.0.66", port=4000)
+    node.hear(None, AnnounceReceived(teller, (), frozenset(["safetensors"]), 0))
+    effects = [item.effect for item in node.hear(None, ProbeReceived(teller, 0, INVENTED))]
+    asked = {effect.to for effect in effects if isinstance(effect, SendProbe)}
+    assert node.jobs[T].peers.proven == {"h0", "h1"}
+    assert asked == {item.id for item in INVENTED}  # they count as soon as they answer
+    node.hear(None, ProbeAnswered(PeerId("x7"), None))
+    assert node.jobs[T].peers.proven == {"h0", "h1", "x7"}
+
+
+def test_what_a_stranger_says_of_a_name_that_is_forgotten_loses_no_news_of_others() -> None:
+    node, honest = NodeCore(peer("me"), [T]), Peer(id="a", ip="10.0.0.1", port=4000)
+    node.hear(None, AnnounceReceived(honest))
+    node.hear(None, ProbeAnswered(PeerId("a"), None))
+    die(node)
+    teller, other = Peer(id="teller", ip="10.0.0.66", port=4000), Peer(id="o", ip="10.0.0.66", port=4001)
+    for one in (teller, other):
+        node.hear(None, AnnounceReceived(one))
+    gone = News(id="o", ip=other.ip, port=other.port, state="dead", incarnation=0)
+    node.hear(None, ProbeReceived(teller, 0, (gone,)))  # it is asked whether that is so
+    renamed = replace_name(other, "p")
+    node.hear(None, AnnounceReceived(renamed))
+    node.hear(None, AnnounceAnswered(other.address, renamed))  # another name is there now
+    assert "o" not in node.members.known
+    back = News(id="a", ip=honest.ip, port=honest.port, state="alive", incarnation=1)
+    node.hear(None, ProbeReceived(teller, 0, (back,), None, PeerId("o")))
+    assert "a" in node.members.alive and PeerId("a") in node.jobs[T].peers.here
+
+
+def replace_name(one: Peer, name: str) -> Peer:
+    return one.model_copy(update={"id": name})
 
 
 def test_an_event_goes_to_its_job_and_the_effects_say_whose_they_are() -> None:

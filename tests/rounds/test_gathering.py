@@ -14,6 +14,7 @@ from flnet.protocol.events import (
     Averaged,
     Fetched,
     FetchFailed,
+    PartReceived,
     PeerLost,
     PeerSeen,
     Prepared,
@@ -26,7 +27,8 @@ from flnet.protocol.events import (
     UpdateOffered,
     UpdateReceived,
 )
-from flnet.protocol.messages import Accuracy, ModelParams, StartTraining
+from flnet.protocol.messages import MAX_PEERS, Accuracy, ModelParams, StartTraining
+from flnet.protocol.secure_sum import BeginPart
 from flnet.protocol.updates import Update
 from flnet.rounds.steps import Phase
 from tests.helpers import frozen, key, params
@@ -292,6 +294,40 @@ def fails(peer: PeerId, number: int = 0, initiator: str = "a", w: Sequence[float
 
 
 # --- the start
+
+
+def test_a_peer_that_offers_another_update_was_started_again_and_its_new_one_is_fetched() -> None:
+    bench = Bench()
+    bench.hear(asked("a"))
+    bench.train()
+    bench.hear(offer("c"))
+    assert bench.one(Fetch).digest == params(w=[1, 1]).digest
+    bench.hear(offer("c", w=(2, 2)))
+    assert bench.one(Fetch).digest == params(w=[2, 2]).digest
+    bench.hear(FetchFailed(key(), C, params(w=[1, 1]).digest, "it is not there any more"))
+    bench.hear(offer("c", w=(2, 2)))
+    assert bench.all(Fetch) == []  # it is under way
+    bench.hear(came("a"))
+    bench.hear(Fetched(key(), C, params(w=[2, 2]).digest, params(w=[2, 2])))
+    assert bench.phase is Phase.AVERAGING
+
+
+def test_words_of_far_rounds_under_invented_names_keep_no_word_of_a_peer_out() -> None:
+    bench = Bench().through_average(0)
+    for number in range(MAX_PEERS):
+        name = PeerId(f"x{number}")
+        bench.hear(PeerSeen(name, is_proven=False))
+        bench.job.inbox.put_part(PartReceived(name, key(900, name), 0, BeginPart(group="f" * 64)))
+        bench.hear(declined(name, 900, name))
+        if number % 2:  # it never answered, and its place is needed
+            bench.hear(PeerLost(name, ""))
+    bench.hear(declined("y", 900, "y"))
+    assert "y" not in bench.job.inbox.early  # who is not here takes no place of who is, or was before
+    part = PartReceived(C, key(1, "a"), 0, BeginPart(group="e" * 64))
+    bench.job.inbox.put_part(part)
+    assert bench.job.inbox.take_parts(key(1, "a")) == [part]
+    bench.hear(came("c", 1, "a"))  # it has trained in round 1 before the start of that reached this node
+    assert bench.job.number == 1 and "c" in bench.round.gathering.updates
 
 
 def test_a_start_whose_model_is_here_already_moves_nothing() -> None:

@@ -11,11 +11,14 @@ from random import Random
 import httpx
 import pytest
 
+from flnet.fingerprints import key_text
 from flnet.membership.members import Members
+from flnet.membership.names import NameTaken
 from flnet.membership.roster import PLACES_PER_ADDRESS
 from flnet.membership.state import MeshState
 from flnet.node.outbox import IN_FLIGHT
-from flnet.protocol.events import AnnounceReceived, ProbeReceived
+from flnet.params.params import PeerId
+from flnet.protocol.events import AnnounceReceived, ContactLost, ProbeReceived, TimerFired
 from flnet.protocol.messages import MAX_PEERS, News, Peer
 from flnet.wire.transport import CONTROL_BYTES
 from tests.helpers import peer
@@ -38,6 +41,40 @@ def test_thousands_of_announcements_leave_a_bounded_list() -> None:
     assert len(members.known) <= MAX_PEERS
     assert len(announcer.asking) + len(announcer.failures) <= MAX_PEERS
     assert len(members.state.roster.gossip) <= 2 * MAX_PEERS
+
+
+@pytest.mark.parametrize("asks_at_once", [False, True])
+def test_nothing_stays_of_thousands_of_names_that_are_forgotten(asks_at_once: bool) -> None:
+    members = Members(MeshState(peer("me"), Random(0), asks_at_once=asks_at_once))
+    for number in range(CALLERS):
+        caller = Peer(id=f"n{number}", ip=f"10.{number // 250}.{number % 250}.7", port=4000)
+        own, other = (key_text(f"{letter}{number}".encode().ljust(32, b".")) for letter in "ab")
+        members.receive(AnnounceReceived(caller, (), key=own))
+        with pytest.raises(NameTaken) as refused:
+            members.receive(AnnounceReceived(caller, (), key=other))
+        members.receive(refused.value.dispute)
+        members.receive(ProbeReceived(caller, key=own, members_digest="a" * 16))
+        members.receive(ContactLost(PeerId(caller.id), "it did not come"))
+        if number % 50 == 0:
+            members.receive(TimerFired("tick"))
+    members.receive(TimerFired("tick"))
+    state = members.state
+    kept = (members.known, state.disputes, state.troubled, state.digests._stated, state.prober._begun)
+    assert all(len(each) <= 2 * MAX_PEERS for each in kept)  # members, and names whose keys are kept
+
+
+def test_accusers_that_do_not_exist_leave_no_gossip() -> None:
+    members = Members(MeshState(peer("me"), Random(0)))
+    teller, accused = (Peer(id=name, ip="10.0.0.1", port=port) for name, port in (("teller", 4000), ("a", 4001)))
+    for one in (teller, accused):
+        members.receive(AnnounceReceived(one))
+    for batch in range(20):
+        news = tuple(
+            News(id="a", ip="10.0.0.1", port=4001, state="suspect", incarnation=0, by=f"x{batch}-{number}")
+            for number in range(MAX_PEERS)
+        )
+        members.receive(ProbeReceived(teller, news=news))
+    assert len(members.state.roster.gossip) <= 8
 
 
 def test_a_hundred_thousand_pieces_of_gossip_leave_a_bounded_list() -> None:
