@@ -75,7 +75,7 @@ class Status:
 
 
 PLACES_PER_ADDRESS = 64  # that members of one address on another machine can take
-MOST_ACCUSERS = 3  # of a suspect, after whom nobody else is waited for
+MOST_ACCUSERS = 8  # of a suspect that are noted and passed on; of three nobody else is waited for
 MOST_STEP = 1000  # that one message raises an incarnation; 2^53 is then out of reach
 NEW = Status()
 GONE = text("it left the mesh")

@@ -554,6 +554,8 @@ class Job(BaseJob[Round]):
         self.held.enter_round()
         me, here = self.settings.my_id, self.peers.here
         choice, run = self._followed(opening.choice), opening.run
+        if not opening.heard_start and not self._may_believe(choice):
+            choice = None
         is_mine = opening.started_by(me) and opening.heard_start  # else a peer tells of one that this node forgot
         self._average_by(self.rule_change.rule if is_mine else opening.rule, opening.key)
         if is_mine:
@@ -564,6 +566,11 @@ class Job(BaseJob[Round]):
         record = RoundRecord(opening.key, why=opening.why)
         opened = self._follow_with(self._kind(self._parts, opening.key, here, choice, run, record))
         return [*left, *opened.enter(opening, awaited, is_mine), *told, *moved]
+
+    def _may_believe(self, choice: ChoiceMessage | None) -> bool:
+        """Whether others may say who takes part before the initiator does: they cannot keep this node out."""
+        names_all = self.settings.rules.participation.names_all
+        return choice is None or not names_all or self.settings.my_id in choice.members
 
     def _follow_with(self, following: Round) -> Round:
         """Put this round in the place of the one before, which has been left."""

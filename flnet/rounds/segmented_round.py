@@ -248,7 +248,7 @@ class SegmentedRound(VotedRound):
     # --- the start
 
     def _why_not(self, opening: Opening) -> str:
-        return super()._why_not(opening) or ("" if self.choice is not None else UNKNOWN)
+        return super()._why_not(opening) or ("" if self.choice is not None or opening.may_name_it else UNKNOWN)
 
     def _start_did_not_come(self) -> list[Effect]:
         return self.decline(UNKNOWN) if self.choice is None else super()._start_did_not_come()

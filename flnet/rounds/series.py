@@ -104,6 +104,11 @@ class Opening:
         key, run = sign.update.key, sign.run
         return cls(key, heard_start=False, choice=sign.choice, run=run, is_told=True, rule=rule_of(sign))
 
+    @property
+    def may_name_it(self) -> bool:
+        """Whether others told this node who takes part, and its initiator may still say that this node does."""
+        return not self.heard_start and self.choice is not None
+
     def joined(self, other: Opening) -> Opening:
         """What two openings of the same round say together."""
         first, second = (self, other) if self.heard_start and not other.heard_start else (other, self)

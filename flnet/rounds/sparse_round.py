@@ -97,7 +97,10 @@ class SparseRound(Round):
         return super().join(opening, _due(awaited))
 
     def _why_not(self, opening: Opening) -> str:
-        return super()._why_not(opening) or self._why_unknown
+        return super()._why_not(opening) or ("" if opening.may_name_it else self._why_unknown)
+
+    def _start_did_not_come(self) -> list[Effect]:
+        return self.decline(self._why_unknown) if self._why_unknown else super()._start_did_not_come()
 
     @property
     def _why_unknown(self) -> str:

@@ -158,6 +158,8 @@ class VotedRound(Round):
             return []
         if choice.group is not None and not self._parts.search.believes(choice):
             return []
+        if choice.group is None and self._settings.my_id not in choice.members:
+            return []  # that this node is kept out, its initiator has to say
         self.choice, who = choice, chosen(choice, self._settings.trainer, self.key.number)
         self.gathering.choose(who)
         return [*self._choice_learnt(), *(self.rest() if self.gathering.sits_out else [])]

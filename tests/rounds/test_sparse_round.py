@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from flnet.algorithms.topology import Topology
 from flnet.errors import ParamsRefused
 from flnet.params.params import PeerId
 from flnet.protocol.effects import Average, Evaluate, Fetch, Send
-from flnet.protocol.events import Averaged, ClaimReceived, PeerSeen, RoundTriggered, UpdateOffered
+from flnet.protocol.events import (
+    Averaged,
+    ClaimReceived,
+    PeerSeen,
+    RoundTriggered,
+    TimerFired,
+    UpdateOffered,
+    UpdateReceived,
+)
 from flnet.protocol.messages import Accuracy, ChoiceMessage, ModelParams, StartTraining
 from flnet.protocol.updates import Update
 from flnet.rounds.participation import Participation
+from flnet.rounds.segmented_round import UNKNOWN
 from flnet.rounds.settings import Rules
 from flnet.rounds.sparse_round import SparseRound
 from flnet.rounds.steps import Phase
@@ -160,3 +172,43 @@ def test_a_neighbour_that_comes_back_is_sent_the_update_and_another_node_none() 
             peer for effect in bench.all(Send) if isinstance(effect.message, ModelParams) for peer in effect.to
         ]
         assert sent == ([name] if name in near else [])
+
+
+# --- what others say of who takes part
+
+
+EVERYBODY = ("a", "b", "c", "d", "e", "f", "x", "y")
+OTHERS = tuple(name for name in EVERYBODY if name != "b")
+
+
+def said_by(name: str, words: str, names: Sequence[str]) -> UpdateReceived | UpdateOffered:
+    """An update of the round that a starts, with these members."""
+    word = replace(came(name, 0, "a"), choice=choice(*names))
+    if not words.startswith("segments"):
+        return word
+    digest = word.update.params.digest
+    return UpdateOffered(replace(word.update, segments=(digest,) * len(names)), digest, choice=word.choice)
+
+
+@pytest.mark.parametrize("words", ["ring", "random:2", "segments:3"])
+def test_members_cannot_keep_a_node_out_before_the_initiator_has_spoken(words: str) -> None:
+    rules = Rules(Participation(names_all=True), topology=Topology.read(words))
+    bench = Bench("b", OTHERS, rules=rules)
+    for name in "xy":
+        bench.hear(said_by(name, words, OTHERS))
+    declined = [send.message for send in bench.all(Send) if getattr(send.message, "declined", None)]
+    assert bench.round.listening and not declined
+    bench.hear(asked("a", 0, choice=choice(*EVERYBODY)))
+    assert bench.phase is Phase.TRAINING and bench.round.choice == choice(*EVERYBODY)
+
+
+@pytest.mark.parametrize("words", ["ring", "segments:3"])
+def test_if_the_initiator_says_nothing_either_it_takes_no_part(words: str) -> None:
+    rules = Rules(Participation(names_all=True), topology=Topology.read(words))
+    bench = Bench("b", OTHERS, rules=rules)
+    for name in "xy":
+        bench.hear(said_by(name, words, OTHERS))
+    bench.hear(TimerFired("start:0:a"))
+    assert [send.message.declined for send in bench.all(Send) if isinstance(send.message, ModelParams)] == [
+        UNKNOWN
+    ]
