@@ -218,7 +218,7 @@ def _revealed(opened: OpenedSum) -> dict[str, dict[str, Revealed]]:
     inside = set(opened.contributors)
     return {
         holder: {
-            owner: Revealed("self" if owner in inside else "pair", _bytes(share))
+            owner: Revealed("self" if owner in inside else "pair", _bytes_or_none(share))
             for owner, share in shares.items()
         }
         for holder, shares in opened.revealed.items()
@@ -227,6 +227,14 @@ def _revealed(opened: OpenedSum) -> dict[str, dict[str, Revealed]]:
 
 def _text(data: bytes) -> str:
     return base64.b64encode(data).decode()
+
+
+def _bytes_or_none(words: str) -> bytes:
+    """What a holder revealed; no bytes, which fit nothing, where it cannot be read: the others open the sum without it."""
+    try:
+        return _bytes(words)
+    except ValueError:
+        return b""
 
 
 def _bytes(words: str) -> bytes:

@@ -48,7 +48,7 @@ from flnet.rounds.peers import GRACE
 from flnet.text import text
 
 LAST_ATTEMPT = 4  # of a round; the first one is 0
-MOST_KEPT = 16  # groups that are not known yet, of which shares are kept
+MOST_KEPT = 3  # shares of groups that are not known yet which a node can have here
 Say = Callable[[int, PeerId | None, SecurePart], list[Effect]]  # (attempt, to whom or None for all, part)
 FEWER_THAN_TWO = text("a secure sum needs the updates of two nodes, and no other node takes part")
 
@@ -267,14 +267,16 @@ class GroupBuilding:
                     self._attempts[attempt].named = sender, part
                 return self._go_on()
             case SharesPart(group=group, shares=shares):
-                early = self._attempts[attempt].early_shares
-                kept = sum(len(one.early_shares) for one in self._attempts.values())
-                if group in early or kept < MOST_KEPT:
-                    early.setdefault(group, {}).setdefault(sender, shares)
+                early = [came for one in self._attempts.values() for came in one.early_shares.values()]
+                is_known = self.group is not None and group == self.group.id
+                if is_known or sum(sender in came for came in early) < MOST_KEPT:
+                    self._attempts[attempt].early_shares.setdefault(group, {}).setdefault(sender, shares)
                 return self._take_shares()
             case HeldPart() if self.group is not None and part.group == self.group.id:
                 return self._note_held(sender, part)
-            case BeginPart() if self.group is not None and part.group == self.group.id:
+            case BeginPart() if (
+                self.group is not None and part.group == self.group.id and sender == self.group.leader
+            ):
                 return self.begin(part.group)
         return []
 

@@ -11,6 +11,7 @@ import pytest
 from flnet.params.params import Digest, PeerId
 from flnet.protocol.effects import Effect, SecureStep, SetTimer
 from flnet.protocol.secure_sum import (
+    BeginPart,
     DrawKeys,
     HeldPart,
     KeysDrawn,
@@ -19,13 +20,14 @@ from flnet.protocol.secure_sum import (
     MembersPart,
     SecurePart,
     SharesMade,
+    SharesPart,
     SharesTaken,
     StepFailed,
     TakeShares,
 )
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.peers import GRACE
-from flnet.rounds.secure_group import GroupBuilding, digest_of
+from flnet.rounds.secure_group import MOST_KEPT, GroupBuilding, digest_of
 
 KEY, BASE = RoundKey(3, PeerId("n00")), Digest("0" * 64)
 
@@ -125,6 +127,33 @@ def test_who_holds_up_an_attempt_is_in_no_other_one_of_the_round() -> None:
     for name in ("n00", "n01", "n02"):
         mesh.fire(name, shares=True)
     assert mesh.members() == {f"n{n:02}": ["n00", "n01", "n02"] for n in range(3)}
+
+
+def test_no_other_member_than_the_leader_lets_one_begin_alone() -> None:
+    mesh, liar = Mesh(4, mute="n03"), PeerId("n03")
+    for name in ("n00", "n01", "n02"):
+        mesh.take(
+            PeerId(name), mesh.nodes[PeerId(name)].receive(liar, 0, KeysPart(keys=keys_of(liar, 0), base=BASE))
+        )
+    mesh.deliver()
+    mesh.fire("n01", shares=True)  # it waits for the shares of the liar no longer
+    node = mesh.nodes[PeerId("n01")]
+    assert node.group is not None and node.group.leader == "n00"
+    for sender in ("n02", "n03"):
+        node.receive(PeerId(sender), 0, BeginPart(group=node.group.id))
+        assert not node.has_begun
+    node.receive(PeerId("n00"), 0, BeginPart(group=node.group.id))
+    assert node.has_begun
+
+
+def test_shares_of_groups_that_do_not_exist_take_no_room_of_those_that_do() -> None:
+    node = GroupBuilding(KEY, PeerId("n01"), [PeerId(f"n{n:02}") for n in range(3)], 1 / 3, 10.0, lambda *_: [])
+    node.start(BASE)
+    for number in range(1000):
+        node.receive(PeerId("n02"), 0, SharesPart(group=f"{number:064x}", shares="AAAA"))
+    node.receive(PeerId("n00"), 0, SharesPart(group="e" * 64, shares="AAAA"))
+    kept = node._attempts[0].early_shares
+    assert len(kept) == MOST_KEPT + 1 and "e" * 64 in kept
 
 
 @pytest.mark.parametrize(("accusers", "is_in"), [(1, True), (2, False)])

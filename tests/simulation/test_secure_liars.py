@@ -113,6 +113,23 @@ class SharesBadly(Liar):
         return [(attempt, to, part)]
 
 
+class RevealsWhatCannotBeRead(Liar):
+    """Its shares that open the sum are no base64."""
+
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
+        if isinstance(part, RevealPart):
+            part = part.model_copy(update={"shares": dict.fromkeys(part.shares, "A")})
+        return [(attempt, to, part)]
+
+
+class FloodsShares(Liar):
+    """It sends shares of groups that do not exist before there is one."""
+
+    def changed(self, part: SecurePart, attempt: int, to: Sequence[PeerId]) -> Said:
+        invented = [(attempt, to, SharesPart(group=f"{number:064x}", shares="AAAA")) for number in range(20)]
+        return [(attempt, to, part), *(invented if isinstance(part, KeysPart) else [])]
+
+
 class Accuses(Liar):
     """It says that the shares of all others cannot be used."""
 
@@ -204,6 +221,7 @@ class Reveals(Liar):
 LIARS: list[type[Liar]] = [
     *(SendsNoKeys, CopiesKeys, Silent, SharesWithSome, SharesBadly, Accuses, BeginsAttempts, NamesItself),
     *(KeepsUpdate, SendsTwoUpdates, TakesAllBallots, ComesBefore, Promises, Reveals),
+    *(RevealsWhatCannotBeRead, FloodsShares),
 ]
 
 
