@@ -8,13 +8,14 @@ import json
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from flnet.errors import LocalError
 from flnet.store.base import Store
 from flnet.store.event_retention import KeptEvent, about, dropped, surplus
 from flnet.text import CODES, codes_of, with_codes
 
+T = TypeVar("T")
 BATCH_SECONDS = 1.0  # in which things that happen are collected
 RETRY_SECONDS = 10.0  # after a batch that could not be kept
 EVERYTHING = 10**9
@@ -79,7 +80,7 @@ class EventLog:
     def publish(self, kind: str, text: str, trainer: str = "", data: Mapping[str, Any] | None = None) -> FeedItem:
         """Add an item and wake the watchers."""
         self._last_id += 1
-        item = FeedItem(self._last_id, self._now(), kind, text, trainer, dict(data or {}))
+        item = FeedItem(self._last_id, self._now(), kind, _sayable(text), trainer, _sayable(dict(data or {})))
         self._items.append(item)
         self._forget()
         self._wake()
@@ -120,6 +121,22 @@ class EventLog:
     def _wake(self) -> None:
         more, self._more = self._more, asyncio.Event()
         more.set()
+
+
+def _sayable(value: T) -> T:
+    """The same, with letters that cannot be written as UTF-8, as some file names have, as escapes."""
+    made: Any = value
+    if isinstance(value, str):
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            made = value.encode("utf-8", "backslashreplace").decode()
+    elif isinstance(value, dict):
+        made = {_sayable(name): _sayable(one) for name, one in value.items()}
+    elif isinstance(value, list | tuple):
+        made = type(value)(map(_sayable, value)) if type(value) in (list, tuple) else value
+    kept: T = made
+    return kept
 
 
 class EventLogStore:

@@ -131,6 +131,21 @@ async def test_the_feed_goes_on_where_it_ended() -> None:
     assert [item.text for item in after.recent(2)] == ["published before the beginning", "c"]
 
 
+async def test_names_that_are_no_utf8_are_told_as_escapes_and_nothing_after_them_is_lost(tmp_path: Path) -> None:
+    store, feed = DiskStore(tmp_path), feed_of()
+    writer = await begun(store, feed)
+    name = b"gr\xf6\xdfe.csv".decode("utf-8", "surrogateescape")
+    feed.publish(
+        "kind", text("{name} cannot be read: {reason}", name, "it is no number"), "T", {"files": [name, {"n": 1}]}
+    )
+    feed.publish("kind", "later")
+    await writer.end()
+    told, later = await writer.all()
+    assert told.text == "gr\\udcf6\\udcdfe.csv cannot be read: it is no number"
+    assert told.data == {"files": ["gr\\udcf6\\udcdfe.csv", {"n": 1}]} and later.text == "later"
+    await store.close()
+
+
 async def test_the_ring_takes_the_newest_and_all_that_is_kept_can_be_read() -> None:
     store, before = MemoryStore(replace(USUAL, events=5)), feed_of()
     writer = await begun(store, before)
