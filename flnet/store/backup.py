@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -16,7 +17,7 @@ import sqlite3
 import struct
 import tempfile
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -34,7 +35,7 @@ FORMAT = 1  # version of the archive
 IDENTITY = ("identity.pub", "identity.key")
 _DRAFT = ".restoring"  # folder inside the state folder until everything is there
 _KEPT_IN_PLACE = frozenset({LOCK, "lost+found"})  # of a folder that counts as empty
-_NOT_COPIED = frozenset({LOCK, DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MODELS, "downloads", _DRAFT})
+_NOT_COPIED = _KEPT_IN_PLACE | {DATABASE, f"{DATABASE}-wal", f"{DATABASE}-shm", MODELS, "downloads", _DRAFT}
 _PIECE = 1024 * 1024
 _MOST_MANIFEST_BYTES = 16 * 1024 * 1024
 _LOCK_SECONDS = 30.0  # for a node that is saving
@@ -69,12 +70,14 @@ def back_up(folder: Path, target: Path) -> BackupInfo:
     """Write the state of a node, running or stopped, into a new archive that only this user can read.
 
     Raises:
-        StartError: there is no state, its database is damaged, or the target exists or lies in the folder.
+        StartError: there is no state, its database is damaged, a file's name could not be restored, or the target
+            exists or lies in the folder.
         OSError: a file cannot be read or written.
     """
     if not (folder / DATABASE).is_file():
         raise StartError(f"there is no state of a node in {folder}: {DATABASE} is missing")
-    if target.resolve().is_relative_to(folder.resolve()):
+    linked = {root.resolve() for root, _ in _walked(folder)}
+    if target.parent.resolve() in linked or target.resolve().is_relative_to(folder.resolve()):
         raise StartError(
             f"the backup {target} would lie in the state folder itself; give a path outside of {folder}"
         )
@@ -85,7 +88,8 @@ def back_up(folder: Path, target: Path) -> BackupInfo:
         draft = Path(made) / target.name
         with contextlib.ExitStack() as stack:
             version, files, missing = _opened(folder, Path(made) / DATABASE, stack)
-            info = _written(draft, files, BackupInfo(_node(folder), _now(), __version__, version, {}, missing))
+            info = BackupInfo(_node(folder), _now(), __version__, version, {}, missing)
+            info = _written(draft, files, folder, info)
         os.link(draft, target)  # unlike a rename, it never replaces a file
     sync_folder(target.parent)
     return info
@@ -139,7 +143,7 @@ def restore(archive: Path, folder: Path) -> BackupInfo:
 def _opened(
     folder: Path, copy: Path, stack: contextlib.ExitStack
 ) -> tuple[int, dict[str, IO[bytes]], tuple[str, ...]]:
-    """Version of the database, the open files by their paths, and which model files are missing.
+    """Version of the database, it and its model files, open, by their paths, and which of them are missing.
 
     While the write lock of the database is held, a running node commits nothing and removes no file that is referred to.
     That takes milliseconds: open files can be read when the node has removed them, and the reader keeps its view.
@@ -162,7 +166,6 @@ def _opened(
     except sqlite3.Error as exc:
         raise StartError(f"the database in {folder} cannot be copied: {exc}") from exc
     missing = tuple(digest for path, digest in wanted.items() if path not in found)
-    found |= {path: stack.enter_context((folder / path).open("rb")) for path in _others(folder)}
     found[DATABASE] = stack.enter_context(copy.open("rb"))
     return version, found, missing
 
@@ -179,26 +182,91 @@ def _held(database: Path) -> Iterator[None]:
 
 
 def _others(folder: Path) -> list[str]:
-    """Files apart from database and models, without what a node can make again or what is unfinished or damaged."""
+    """Files apart from database and models, without what a node can make again or what is unfinished or damaged.
+
+    Raises:
+        StartError: a restore would refuse the name of one, or a link leads to nothing.
+        OSError: a folder cannot be read.
+    """
     paths = []
-    for root, folders, names in os.walk(folder):
-        at_top = Path(root) == folder
-        folders[:] = [name for name in folders if not (at_top and name in _NOT_COPIED)]
+    for root, names in _walked(folder):
+        at_top = root == folder
         for name in names:
-            path = Path(root) / name
+            path = root / name
             is_cache = not at_top and name.startswith("images-")  # decoded pictures of a data set
             is_partial = path.suffix in (".unfinished", ".part", ".parts") or ".damaged-" in name
-            if not (at_top and name in _NOT_COPIED) and not is_cache and not is_partial and path.is_file():
+            if (at_top and name in _NOT_COPIED) or is_cache or is_partial:
+                continue
+            if path.is_symlink() and not path.exists():  # perhaps to a disk that is not mounted
+                raise StartError(
+                    f"{str(path)!r} is a link to what is not there: bring that back, or remove the link"
+                )
+            if path.is_file() and _is_restored(path.relative_to(folder).as_posix()):
                 paths.append(path.relative_to(folder).as_posix())
     return sorted(paths)
 
 
-def _written(draft: Path, files: Mapping[str, IO[bytes]], info: BackupInfo) -> BackupInfo:
+def _walked(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """The folder and those in it that are copied, with the names of their files; links to folders are followed."""
+    for root, folders, names in os.walk(folder, followlinks=True, onerror=_unless_gone):
+        at = Path(root)
+        skipped = _NOT_COPIED if at == folder else frozenset()
+        folders[:] = [name for name in folders if name not in skipped and not _leads_back(at / name, folder)]
+        yield at, names
+
+
+def _leads_back(path: Path, folder: Path) -> bool:
+    """Whether it is a link to a folder through which the walk came to it: it would never end."""
+    if not path.is_symlink():
+        return False
+    end = path.resolve()
+    return any(above.resolve().is_relative_to(end) for above in path.parents if above.is_relative_to(folder))
+
+
+def _unless_gone(exc: OSError) -> None:
+    if not isinstance(exc, FileNotFoundError):  # a running node may have removed it
+        raise exc
+
+
+def _is_restored(path: str) -> bool:
+    """False for what operating systems leave behind, which a restore refuses and nobody needs.
+
+    Raises:
+        StartError: a restore refuses its name, though somebody may need it.
+    """
+    try:
+        path.encode()
+        if path == MANIFEST:
+            raise ValueError("has the name of the list in a backup")
+        return member_path(path) is not None
+    except UnicodeEncodeError as exc:
+        raise _unfit(path, "has a name that is not UTF-8") from exc
+    except ValueError as exc:
+        raise _unfit(path, exc) from exc
+
+
+def _unfit(path: str, reason: object) -> StartError:
+    return StartError(
+        f"{path!r} in the state folder {reason}, so it cannot be in a backup: rename it, or move it away"
+    )
+
+
+def _opened_others(folder: Path, known: Collection[str]) -> Iterator[tuple[str, IO[bytes]]]:
+    """The other files with their paths, each open until the next one; without those that are known or have vanished."""
+    for _ in range(2):  # a running node may have renamed a file before it was opened: its new name comes then
+        for path in _others(folder):
+            if path not in known:
+                with contextlib.suppress(FileNotFoundError), (folder / path).open("rb") as source:
+                    yield path, source
+
+
+def _written(draft: Path, files: Mapping[str, IO[bytes]], folder: Path, info: BackupInfo) -> BackupInfo:
+    """Write these files and the others of the folder into an archive."""
     copied: dict[str, tuple[int, str]] = {}
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(handle, "wb") as file:
         with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED, strict_timestamps=False) as archive:
-            for path, source in sorted(files.items()):
+            for path, source in itertools.chain(sorted(files.items()), _opened_others(folder, copied)):
                 with archive.open(zipfile.ZipInfo(path), "w", force_zip64=True) as entry:
                     copied[path] = _copied(source, entry)
             info = BackupInfo(info.node, info.made, info.flnet, info.state_version, copied, info.missing)

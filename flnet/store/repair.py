@@ -1,6 +1,7 @@
 """Examines a state folder, and repairs what can be repaired.
 
-A damaged database is renamed, and a new one is filled with what the model files say of themselves.
+A damaged database is renamed, and a new one is filled with what the model files say of themselves. The new one takes
+its place when it is complete: on an empty one a node would start, and remove all model files as no longer needed.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import os
 import shutil
 import sqlite3
 import stat
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +23,8 @@ from flnet.store.base import USUAL, KeptModel, Retention, SavedJob
 from flnet.store.sqlite_tables import (
     VERSION,
     DamagedDatabase,
+    DamagedRow,
+    end,
     open_database,
     put_job,
     put_model,
@@ -34,25 +38,66 @@ from flnet.store.state_folder import (
     ROUND,
     SHARED,
     TRAINER,
+    UNFINISHED,
     DamagedFile,
     FolderLock,
     ModelFiles,
     free_name,
     holder,
+    sync_folder,
 )
 from flnet.text import text
 
 DATABASE, MODELS = "state.sqlite3", "models"
 LOW_BYTES = 256 * 1024 * 1024  # less free space than that is worth a word
 Level = Literal["ok", "warning", "error"]
+_PARTS = ("", "-wal", "-shm")  # of a database: SQLite's files next to it
+
+
+def is_lost(database: Path, files: ModelFiles) -> bool:
+    """Whether there are models and no database."""
+    return (not database.exists() or not database.stat().st_size) and bool(files.names())
+
+
+def begin_again(database: Path, files: ModelFiles) -> tuple[Path, list[str]]:
+    """Put a new database, filled from the model files, in the place of one that is damaged or lost.
+
+    It gets its name when it is complete. Whenever this stops, the next start finds the old one or none, and begins again.
+
+    Returns:
+        the name that the old one got, and what was found.
+
+    Raises:
+        OSError, sqlite3.Error: it cannot be written, or a file cannot be read now; the old one is still there.
+    """
+    draft = database.with_name(database.name + UNFINISHED)
+    _remove(draft)  # of an attempt that was killed
+    try:
+        with contextlib.closing(open_database(draft)) as db:
+            db.execute("BEGIN IMMEDIATE")
+            notices = rebuild(db, files) or [text("no model file could be used")]
+            end(db, int(time.time() * 1000))  # behind all numbers of events that can have been used
+            db.execute("COMMIT")
+            db.execute("PRAGMA journal_mode = DELETE")  # one file, whole without a -wal beside it
+        aside = set_aside(database)
+        draft.rename(database)
+    finally:
+        _remove(draft)
+    sync_folder(database.parent)
+    return aside, notices
+
+
+def _remove(database: Path) -> None:
+    for part in _PARTS:
+        database.with_name(database.name + part).unlink(missing_ok=True)
 
 
 def set_aside(database: Path) -> Path:
     """Rename a database that cannot be read, with SQLite's files next to it; return its new name."""
     aside = free_name(database)
-    for ending in ("", "-wal", "-shm"):
+    for part in _PARTS:
         with contextlib.suppress(FileNotFoundError):
-            database.with_name(database.name + ending).rename(aside.with_name(aside.name + ending))
+            database.with_name(database.name + part).rename(aside.with_name(aside.name + part))
     return aside
 
 
@@ -60,7 +105,10 @@ def rebuild(db: sqlite3.Connection, files: ModelFiles) -> list[str]:
     """Fill an empty database from the files; a sentence for each trainer on what was found.
 
     A job goes on from the newest average that it had. What was only in the database is gone: the records of
-    rounds, measured figures, hyper-parameters, and the updates of a round that was open.
+    rounds, measured figures, hyper-parameters, and the updates of a round that was open. Damaged files are set aside.
+
+    Raises:
+        OSError: a file cannot be read now, and may be whole.
     """
     shared: dict[TrainerId, list[tuple[int, int, Params]]] = {}
     private: dict[TrainerId, tuple[float, Params]] = {}
@@ -70,7 +118,11 @@ def rebuild(db: sqlite3.Connection, files: ModelFiles) -> list[str]:
         try:
             params = files.read(digest)
             round, contributors = int(labels.get(ROUND, "-1")), int(labels.get(CONTRIBUTORS, "0"))
-        except (DamagedFile, ValueError):
+        except DamagedFile:
+            with contextlib.suppress(OSError):
+                files.set_aside(digest)  # no row names it, so the next start would remove it
+            continue
+        except ValueError:
             continue
         if trainer and kind == SHARED and round >= 0:
             shared.setdefault(trainer, []).append((round, contributors, params))
@@ -85,7 +137,7 @@ def rebuild(db: sqlite3.Connection, files: ModelFiles) -> list[str]:
         for model in models:
             put_model(db, trainer, KeptModel.of(_figures(*model[:2], beside), model[2], beside))
         round, contributors, params = models[-1]
-        put_job(db, trainer, SavedJob(_snapshot(round, contributors), params, beside))
+        put_job(db, trainer, SavedJob(snapshot_of(round, contributors), params, beside))
         notices.append(
             text(
                 "{trainer} goes on from the average of round {number}, found among {count} model files",
@@ -111,7 +163,8 @@ def _figures(round: int, contributors: int, private: Params) -> dict[str, Any]:
     }
 
 
-def _snapshot(round: int, contributors: int) -> dict[str, Any]:
+def snapshot_of(round: int, contributors: int) -> dict[str, Any]:
+    """The snapshot of a job of which only a model is left: it waits for the next round."""
     return {
         "round": round,
         "initiator": "",
@@ -184,24 +237,26 @@ def _database(folder: Path, mend: bool, retention: Retention) -> list[Finding]:
     findings: list[Finding] = []
     if not path.exists() and not files.names():
         return [Finding("database", "ok", "no node has kept anything here yet")]
+    damage = "it is missing, and there are model files" if is_lost(path, files) else ""
     try:
-        db = open_database(path, read_only=not mend)
+        db = None if damage else open_database(path, read_only=not mend)
     except StartError as exc:
         return [Finding("database", "error", exc.message)]
     except OSError as exc:
         return [Finding("database", "error", f"it cannot be opened: {exc.strerror or exc}")]
     except DamagedDatabase as exc:
-        damage = f"it is damaged: {exc}"
+        db, damage = None, f"it is damaged: {exc}"
+    if db is None:
         if not mend:
-            return [Finding("database", "error", f"{damage}; the next start, or --repair, sets it aside")]
-        aside = set_aside(path)
-        db = open_database(path)
-        db.execute("BEGIN IMMEDIATE")
-        notices = rebuild(db, files) or [text("no model file could be used")]
-        db.execute("COMMIT")
-        findings.append(
-            Finding("database", "error", f"{damage}; renamed to {aside.name}. {'; '.join(notices)}", True)
-        )
+            words = f"{damage}; the next start, or --repair, makes a new one from the model files"
+            return [Finding("database", "error", words)]
+        try:
+            aside, notices = begin_again(path, files)
+            db = open_database(path)
+        except (OSError, sqlite3.Error) as exc:
+            return [Finding("database", "error", f"{damage}; no new one could be made, the old one stays: {exc}")]
+        renamed = f"; renamed to {aside.name}" if aside.exists() else ""
+        findings.append(Finding("database", "error", f"{damage}{renamed}. {'; '.join(notices)}", True))
     else:
         words = f"whole; version {version_of(db)} of {VERSION}, {_size(path)}"
         findings.append(Finding("database", "ok", words))
@@ -221,8 +276,12 @@ def _kept(db: sqlite3.Connection, retention: Retention) -> Finding:
 
 
 def _files(db: sqlite3.Connection, files: ModelFiles, mend: bool) -> list[Finding]:
-    sizes, wanted = files.names(), referenced(db)
-    findings = [_damaged(db, files, digest, mend) for digest in sorted(wanted) if not _is_whole(files, digest)]
+    sizes = files.names()
+    try:
+        wanted = referenced(db)
+    except DamagedRow as exc:
+        return [Finding("models", "error", f"{exc}; so no file is looked at, and none is removed")]
+    findings = [found for digest in sorted(wanted) if (found := _damaged(db, files, digest, mend))]
     if orphans := sorted(sizes.keys() - wanted):
         if mend:
             files.keep_only(wanted)
@@ -239,16 +298,16 @@ def _files(db: sqlite3.Connection, files: ModelFiles, mend: bool) -> list[Findin
     return [whole, *findings]
 
 
-def _is_whole(files: ModelFiles, digest: Digest) -> bool:
+def _damaged(db: sqlite3.Connection, files: ModelFiles, digest: Digest, mend: bool) -> Finding | None:
+    """A file that is needed and not whole: the job will use the newest model that is."""
     try:
         files.read(digest)
+        return None
+    except OSError as exc:
+        words = f"{digest[:10]} cannot be read now ({exc.strerror or exc}); it may be whole, and stays as it is"
+        return Finding("models", "error", words)
     except DamagedFile:
-        return False
-    return True
-
-
-def _damaged(db: sqlite3.Connection, files: ModelFiles, digest: Digest, mend: bool) -> Finding:
-    """A file that is needed and not whole: the job will use the newest model that is."""
+        pass
     missing = not files.path(digest).exists()
     if mend:
         db.execute("DELETE FROM models WHERE digest = ?1 OR private = ?1", (digest,))

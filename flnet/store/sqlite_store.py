@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -20,7 +19,7 @@ from flnet.store import sqlite_tables as tables
 from flnet.store.base import USUAL, KeptModel, RecordKey, Retention, SavedJob, as_text
 from flnet.store.event_retention import surplus
 from flnet.store.partial_downloads import FolderDownloads, PartialDownloads
-from flnet.store.sqlite_tables import DamagedDatabase, open_database
+from flnet.store.sqlite_tables import DamagedDatabase, DamagedRow, open_database
 from flnet.store.state_folder import PARTS, RECEIVED, DamagedFile, FolderLock, ModelFiles, files_of, labels
 from flnet.text import joined, text
 
@@ -42,6 +41,7 @@ class DiskStore:
         """
         self._folder, self._retention = folder, retention
         self._notices: list[str] = []
+        self._skipped: set[str] = set()  # tables of which a damaged row was told
         self._counts: dict[TrainerId, int] = {}  # of records
         self._events: int | None = None  # how many are kept, once they are counted
         self._files = ModelFiles(folder / MODELS)
@@ -86,7 +86,7 @@ class DiskStore:
         self, trainer: TrainerId, last: int | None = None, until: int | None = None
     ) -> Sequence[Mapping[str, Any]]:
         """The records of the newest `last` rounds, oldest first."""
-        return await self._run(lambda: tables.get_records(self._db, trainer, last, until))
+        return await self._run(lambda: tables.get_records(self._db, trainer, last, until, self._skip))
 
     async def count_records(self, trainer: TrainerId) -> int:
         """The number of records that are kept."""
@@ -96,13 +96,13 @@ class DiskStore:
         self, trainer: TrainerId, after: RecordKey, most: int, skip: int = 0
     ) -> Sequence[Mapping[str, Any]]:
         """The oldest `most` records behind this one, oldest first, without the first `skip`."""
-        return await self._run(lambda: tables.get_records_after(self._db, trainer, after, most, skip))
+        return await self._run(lambda: tables.get_records_after(self._db, trainer, after, most, skip, self._skip))
 
     async def every_record(
         self, trainer: TrainerId, every: int, last: int | None = None
     ) -> Sequence[Mapping[str, Any]]:
         """Every so many of the newest records, oldest first."""
-        return await self._run(lambda: tables.get_every_record(self._db, trainer, every, last))
+        return await self._run(lambda: tables.get_every_record(self._db, trainer, every, last, self._skip))
 
     async def keep_model(
         self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params
@@ -117,11 +117,11 @@ class DiskStore:
 
     async def models(self, trainer: TrainerId) -> Sequence[KeptModel]:
         """All that are kept, newest first, without their parameters."""
-        return await self._run(lambda: tables.get_models(self._db, trainer))
+        return await self._run(lambda: tables.get_models(self._db, trainer, self._skip))
 
     async def load_model(self, trainer: TrainerId, digest: Digest) -> KeptModel | None:
         """The model with its parameters, or None if it is not kept (any more), or damaged."""
-        return await self._run(lambda: tables.get_model(self._db, trainer, digest, self._read))
+        return await self._run(lambda: tables.get_model(self._db, trainer, digest, self._read, self._skip))
 
     async def pin(self, trainer: TrainerId, digest: Digest, pinned: bool) -> bool:
         """Keep a model whatever comes after it, or let it go when its turn comes; whether it is kept at all."""
@@ -133,15 +133,19 @@ class DiskStore:
 
     async def load_peers(self) -> Sequence[Mapping[str, Any]]:
         """The peers that were saved last, by id."""
-        return await self._run(lambda: tables.get(self._db, "peers"))
+        return await self._run(lambda: tables.get(self._db, "peers", self._skip))
 
     async def save_trust(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Keep these decisions, each with its "fingerprint", in place of the last ones."""
         await self._change(lambda: tables.put(self._db, "trust", rows))
 
     async def load_trust(self) -> Sequence[Mapping[str, Any]]:
-        """The decisions that were saved last, by fingerprint."""
-        return await self._run(lambda: tables.get(self._db, "trust"))
+        """The decisions that were saved last, by fingerprint.
+
+        Raises:
+            LocalError: one is damaged. None is left out: without it a key that people refused might be accepted.
+        """
+        return await self._run(self._decisions)
 
     async def begin_events(self) -> int:
         """The number behind which this run numbers its events."""
@@ -153,7 +157,7 @@ class DiskStore:
 
     async def events(self, last: int) -> Sequence[Mapping[str, Any]]:
         """The newest `last` events that are kept, oldest first."""
-        return await self._run(lambda: tables.newest(self._db, last))
+        return await self._run(lambda: tables.newest(self._db, last, self._skip))
 
     async def end_events(self, last: int) -> None:
         """No event behind this number comes any more."""
@@ -175,6 +179,8 @@ class DiskStore:
         def guarded() -> T:
             try:
                 return work()
+            except DamagedDatabase as exc:
+                raise LocalError(str(exc)) from exc
             except OSError as exc:
                 raise LocalError(text("state cannot be written: {error}", exc.strerror or exc)) from exc
             except sqlite3.Error as exc:
@@ -230,20 +236,51 @@ class DiskStore:
         finally:
             self._db.execute("PRAGMA synchronous = FULL")
 
+    def _decisions(self) -> Sequence[Mapping[str, Any]]:
+        try:
+            return tables.get(self._db, "trust")
+        except DamagedRow as exc:
+            remedy = text(
+                "restore a backup of this folder, or move {name} away: the next start makes a new one from the model "
+                "files, without history and without decisions on keys",
+                DATABASE,
+            )
+            raise LocalError(joined([str(exc), remedy])) from exc
+
     def _load(self, trainer: TrainerId, rounds: int | None) -> SavedJob | None:
-        job = tables.get_job(self._db, trainer, self._read, rounds)
+        try:
+            job = tables.get_job(self._db, trainer, self._read, rounds, self._skip)
+        except DamagedRow as exc:
+            return self._load_without_snapshot(trainer, rounds, exc)
         if job is None or job.params is not None or job.snapshot.get("model_round", -1) < 0:
             return job
-        for listed in tables.get_models(self._db, trainer):
-            whole = tables.get_model(self._db, trainer, listed.digest, self._read)
+        whole = self._newest_whole(trainer)
+        if whole is None:
+            return job
+        figures = {name: whole.figures.get(name) for name in ("contributors", "accuracy")}
+        snapshot = {**job.snapshot, **figures, "model_round": whole.figures["round"]}
+        return replace(job, snapshot=snapshot, params=whole.shared, private=whole.private)
+
+    def _load_without_snapshot(self, trainer: TrainerId, rounds: int | None, damage: DamagedRow) -> SavedJob:
+        """What the other tables hold of a job: as after a repair, and its records."""
+        self._skip(damage)
+        whole = self._newest_whole(trainer)
+        if whole is None:
+            raise damage
+        snapshot = repair.snapshot_of(whole.figures["round"], whole.figures.get("contributors") or 0)
+        records = tables.get_records(self._db, trainer, rounds, skip=self._skip)
+        return SavedJob(snapshot, whole.shared, whole.private, records=tuple(records))
+
+    def _newest_whole(self, trainer: TrainerId) -> KeptModel | None:
+        """The newest model that can be read, which is told as the one that the job goes on from."""
+        for listed in tables.get_models(self._db, trainer, self._skip):
+            if not isinstance(round := listed.figures.get("round"), int):
+                continue
+            whole = tables.get_model(self._db, trainer, listed.digest, self._read, self._skip)
             if whole is not None:
-                figures = {name: whole.figures.get(name) for name in ("contributors", "accuracy")}
-                snapshot = {**job.snapshot, **figures, "model_round": whole.figures["round"]}
-                self._notices.append(
-                    text("{trainer} goes on from its model of round {number}", trainer, whole.figures["round"])
-                )
-                return replace(job, snapshot=snapshot, params=whole.shared, private=whole.private)
-        return job
+                self._notices.append(text("{trainer} goes on from its model of round {number}", trainer, round))
+                return whole
+        return None
 
     def _keep_model(self, trainer: TrainerId, figures: Mapping[str, Any], shared: Params, private: Params) -> None:
         model = KeptModel.of(figures, shared, private)
@@ -261,11 +298,20 @@ class DiskStore:
             return self._files.read(digest)
         except DamagedFile as exc:
             notice = str(exc)
-        with contextlib.suppress(OSError):
+        except OSError as exc:  # it may be whole, so it keeps its name
+            reason = exc.strerror or exc
+            raise LocalError(text("the file of {digest} cannot be read: {reason}", digest[:10], reason)) from exc
+        with contextlib.suppress(OSError, ValueError):  # a damaged row may name what no file can be called
             name = self._files.set_aside(digest).name
             notice = joined([notice, text("it was renamed to {name} and is not used", name)])
         self._notices.append(notice)
         return None
+
+    def _skip(self, damage: DamagedRow) -> None:
+        """Go on without a row; the first one of each table is told."""
+        if damage.table not in self._skipped:
+            self._skipped.add(damage.table)
+            self._notices.append(joined([str(damage), text("it is left out")]))
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -285,7 +331,14 @@ class DiskStore:
 
     def _tidy(self) -> None:
         with contextlib.suppress(OSError, sqlite3.Error):  # what stays now goes next time
-            self._files.keep_only(tables.referenced(self._db))
+            self._keep_referenced(self._db)
+
+    def _keep_referenced(self, db: sqlite3.Connection) -> None:
+        """Remove the files that nothing needs; none, while a damaged row hides which that are."""
+        try:
+            self._files.keep_only(tables.referenced(db))
+        except DamagedRow as exc:
+            self._skip(exc)
 
     def _opened(self) -> sqlite3.Connection:
         path = self._folder / DATABASE
@@ -295,25 +348,22 @@ class DiskStore:
                 if left != 1
                 else text("{count} half-written file of the last run removed", left)
             )
-        is_new = not path.exists() or not path.stat().st_size
-        lost = is_new and bool(self._files.names())
+        damage = ""
         try:
-            db = open_database(path)
+            if not repair.is_lost(path, self._files):
+                db = open_database(path)
+                self._keep_referenced(db)  # and not what was written for a save that never was
+                path.chmod(0o600)
+                return db
         except DamagedDatabase as exc:
-            aside, lost = repair.set_aside(path), True
-            self._notices.append(
-                text("the database was damaged ({reason}); it was renamed to {name}", exc, aside.name)
-            )
-            db = open_database(path)
+            damage = str(exc)
+        aside, notices = repair.begin_again(path, self._files)
+        if damage:
+            words = text("the database was damaged ({reason}); it was renamed to {name}", damage, aside.name)
+            self._notices.append(words)
+        self._notices += notices
         path.chmod(0o600)
-        if lost:
-            with contextlib.closing(db.execute("BEGIN IMMEDIATE")):
-                self._notices += repair.rebuild(db, self._files) or [text("no model file could be used")]
-                tables.end(db, int(time.time() * 1000))  # behind all numbers that can have been used
-                db.execute("COMMIT")
-        else:
-            self._files.keep_only(tables.referenced(db))  # what was written for a save that never was
-        return db
+        return open_database(path)
 
     def _close(self) -> None:
         with contextlib.suppress(sqlite3.Error):
@@ -340,7 +390,7 @@ def read_job(folder: Path, trainer: TrainerId) -> SavedJob | None:
         return None
 
     with contextlib.closing(open_database(folder / DATABASE, read_only=True)) as db:
-        return tables.get_job(db, trainer, read, 0)
+        return tables.get_job(db, trainer, read, 0, lambda damage: None)
 
 
 def _no_start(folder: Path, exc: Exception) -> StartError:

@@ -11,8 +11,9 @@ it did not use when it ends. A run that was killed gives nothing back, and leave
 from __future__ import annotations
 
 import json
+import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -61,11 +62,28 @@ Read = Callable[[Digest], Params | None]
 Table = Literal["peers", "trust"]
 _NAMES: Mapping[Table, str] = {"peers": "id", "trust": "fingerprint"}  # of the column that rows are found by
 RANGE = 10**9  # numbers that a run sets aside: more than it can use
+_DIGEST = re.compile("[0-9a-f]{64}")
 BOUND = "events_to"  # in the table "node": no number up to it is free
 
 
 class DamagedDatabase(Exception):
     """The file is no database of ours, or parts of it cannot be read; the message says what was found."""
+
+
+class DamagedRow(DamagedDatabase):
+    """One row cannot be read. SQLite's own check does not look into texts, so a damaged sector can be in one."""
+
+    def __init__(self, table: str, reason: object) -> None:
+        super().__init__(text("a row of the table {name} in the database is damaged: {reason}", table, reason))
+        self.table = table
+
+
+Skip = Callable[[DamagedRow], object]  # is told of each damaged row that is left out
+
+
+def refuse(damage: DamagedRow) -> None:
+    """Leave out no damaged row: raise."""
+    raise damage
 
 
 def open_database(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
@@ -84,6 +102,7 @@ def open_database(path: Path, *, read_only: bool = False) -> sqlite3.Connection:
             connection.execute("PRAGMA journal_mode = WAL")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute(f"PRAGMA cache_size = -{CACHE_KILOBYTES}")
+        connection.text_factory = _lenient  # SQLite would refuse the whole answer for one damaged row in it
         check(connection)
         if not read_only:
             migrate(connection)
@@ -119,6 +138,40 @@ def check(connection: sqlite3.Connection) -> None:
                 VERSION,
             )
         )
+
+
+def _lenient(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _fields(table: str, said: object) -> dict[str, Any]:
+    """What the text of a row says.
+
+    Raises:
+        DamagedRow: it is no JSON object.
+    """
+    try:
+        if not isinstance(said, str) or "\ufffd" in said:  # `as_text` writes ASCII, so `_lenient` put it there
+            raise ValueError("expected text in UTF-8")
+        fields = json.loads(said)
+        if not isinstance(fields, dict):
+            raise ValueError(f"expected a JSON object, got {type(fields).__name__}")
+    except (ValueError, RecursionError) as exc:
+        raise DamagedRow(table, exc) from exc
+    return fields
+
+
+def _whole(
+    table: str, rows: Iterable[Sequence[Any]], skip: Skip
+) -> Iterator[tuple[dict[str, Any], Sequence[Any]]]:
+    """What the first column of each whole row says, and the other columns."""
+    for said, *others in rows:
+        try:
+            fields = _fields(table, said)
+        except DamagedRow as exc:
+            skip(exc)
+            continue
+        yield fields, others
 
 
 def version_of(connection: sqlite3.Connection) -> int:
@@ -201,30 +254,39 @@ def drop_records(db: sqlite3.Connection, trainer: TrainerId, count: int) -> None
 
 
 def get_records(
-    db: sqlite3.Connection, trainer: TrainerId, last: int | None = None, until: int | None = None
+    db: sqlite3.Connection,
+    trainer: TrainerId,
+    last: int | None = None,
+    until: int | None = None,
+    skip: Skip = refuse,
 ) -> list[Mapping[str, Any]]:
     """The records of the newest `last` rounds up to `until`, oldest first."""
     rows = db.execute(
         "SELECT record FROM rounds WHERE trainer = ? AND round <= ? ORDER BY round DESC, initiator DESC LIMIT ?",
         (trainer, 2**62 if until is None else until, -1 if last is None else last),
     ).fetchall()
-    return [decoded(json.loads(row[0])) for row in reversed(rows)]
+    return [decoded(record) for record, _ in _whole("rounds", reversed(rows), skip)]
 
 
 def get_records_after(
-    db: sqlite3.Connection, trainer: TrainerId, after: RecordKey, most: int, skip: int = 0
+    db: sqlite3.Connection,
+    trainer: TrainerId,
+    after: RecordKey,
+    most: int,
+    without: int = 0,
+    skip: Skip = refuse,
 ) -> list[Mapping[str, Any]]:
-    """The oldest `most` records behind this one, oldest first, without the first `skip` of them."""
+    """The oldest `most` records behind this one, oldest first, without the first so many of them."""
     rows = db.execute(
         "SELECT record FROM rounds WHERE trainer = ? AND (round, initiator) > (?, ?) "
         "ORDER BY round, initiator LIMIT ? OFFSET ?",
-        (trainer, *after, most, skip),
+        (trainer, *after, most, without),
     ).fetchall()
-    return [decoded(json.loads(row[0])) for row in rows]
+    return [decoded(record) for record, _ in _whole("rounds", rows, skip)]
 
 
 def get_every_record(
-    db: sqlite3.Connection, trainer: TrainerId, every: int, last: int | None = None
+    db: sqlite3.Connection, trainer: TrainerId, every: int, last: int | None = None, skip: Skip = refuse
 ) -> list[Mapping[str, Any]]:
     """Every so many of the records of the newest `last` rounds, the newest among them, oldest first."""
     rows = db.execute(
@@ -234,36 +296,43 @@ def get_every_record(
         "ORDER BY place DESC",
         (trainer, -1 if last is None else last, every),
     ).fetchall()
-    return [decoded(json.loads(row[0])) for row in rows]
+    return [decoded(record) for record, _ in _whole("rounds", rows, skip)]
 
 
-def get_job(db: sqlite3.Connection, trainer: TrainerId, read: Read, rounds: int | None = None) -> SavedJob | None:
+def get_job(
+    db: sqlite3.Connection, trainer: TrainerId, read: Read, rounds: int | None = None, skip: Skip = refuse
+) -> SavedJob | None:
     """A job's last state; `read` gives parameters by digest, None where they are lost.
 
     Args:
         rounds: how many records belong to it, the newest; None for all.
+        skip: for its records and updates.
+
+    Raises:
+        DamagedRow: its snapshot is damaged.
     """
     row = db.execute(
         "SELECT snapshot, params, private, sent, remembered FROM jobs WHERE trainer = ?", (trainer,)
     ).fetchone()
     if row is None:
         return None
+    snapshot = decoded(_fields("jobs", row[0]))
     params, private, sent, remembered = (None if digest is None else read(Digest(digest)) for digest in row[1:])
     updates = db.execute(
         "SELECT peer, round, initiator, examples, labels, accuracy, digest, file, body, more FROM updates "
         "WHERE trainer = ? ORDER BY round, initiator, peer",
         (trainer,),
     ).fetchall()
-    records = tuple(get_records(db, trainer, rounds))
+    records = tuple(get_records(db, trainer, rounds, skip=skip))
     kept = tuple(
         update
-        for update in (_update(trainer, row_of_update, read) for row_of_update in updates)
+        for update in (_update(trainer, row_of_update, read, skip) for row_of_update in updates)
         if update is not None
     )
-    return SavedJob(decoded(json.loads(row[0])), params, private, sent, kept, records, remembered)
+    return SavedJob(snapshot, params, private, sent, kept, records, remembered)
 
 
-def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate | None:
+def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read, skip: Skip) -> KeptUpdate | None:
     peer, round, initiator, examples, labels, accuracy, digest, file, body, more = row
     params: Params | None = Params()
     if body is not None:
@@ -276,9 +345,16 @@ def _update(trainer: TrainerId, row: tuple[Any, ...], read: Read) -> KeptUpdate 
     if params is None:
         return None
     key = RoundKey(round, PeerId(initiator))
-    fields = json.loads(more or "{}")
-    view = fields.get("contribution")
-    stated = Contribution.read(view, trainer, round, initiator) if view else None
+    try:
+        fields = _fields("updates", more or "{}")
+        view = fields.get("contribution")
+        stated = Contribution.read(view, trainer, round, initiator) if view else None
+    except DamagedRow as exc:
+        skip(exc)
+        return None
+    except (KeyError, TypeError, ValueError) as exc:
+        skip(DamagedRow("updates", repr(exc)))
+        return None
     rest = (fields.get("base"), fields.get("staleness", 0), stated, fields.get("memory"))
     update = Update(PeerId(peer), key, params, examples, labels, accuracy, *rest, rule=fields.get("rule", ""))
     return KeptUpdate(update, None if digest is None else Digest(digest))
@@ -306,25 +382,27 @@ def drop_models(db: sqlite3.Connection, trainer: TrainerId, most: int, most_byte
         db.execute("DELETE FROM models WHERE trainer = ? AND digest = ?", (trainer, digest))
 
 
-def get_models(db: sqlite3.Connection, trainer: TrainerId) -> list[KeptModel]:
+def get_models(db: sqlite3.Connection, trainer: TrainerId, skip: Skip = refuse) -> list[KeptModel]:
     """All that are kept, newest first, without parameters."""
     rows = db.execute(
-        "SELECT digest, figures, nbytes, pinned FROM models WHERE trainer = ? ORDER BY place DESC", (trainer,)
-    )
-    return [KeptModel(Digest(d), json.loads(figures), n, pinned=bool(pinned)) for d, figures, n, pinned in rows]
+        "SELECT figures, digest, nbytes, pinned FROM models WHERE trainer = ? ORDER BY place DESC", (trainer,)
+    ).fetchall()
+    whole = _whole("models", rows, skip)
+    return [KeptModel(Digest(d), figures, n, pinned=bool(pinned)) for figures, (d, n, pinned) in whole]
 
 
-def get_model(db: sqlite3.Connection, trainer: TrainerId, digest: Digest, read: Read) -> KeptModel | None:
-    """One model with its parameters; None if it, or its file, is not there."""
+def get_model(
+    db: sqlite3.Connection, trainer: TrainerId, digest: Digest, read: Read, skip: Skip = refuse
+) -> KeptModel | None:
+    """One model with its parameters; None if it, or its file, is not there or damaged."""
     row = db.execute(
         "SELECT figures, nbytes, private, pinned FROM models WHERE trainer = ? AND digest = ?", (trainer, digest)
     ).fetchone()
-    if row is None:
-        return None
-    shared, private = read(digest), read(Digest(row[2]))
-    if shared is None or private is None:
-        return None
-    return KeptModel(digest, json.loads(row[0]), row[1], shared, private, bool(row[3]))
+    for figures, (nbytes, private_digest, pinned) in _whole("models", [] if row is None else [row], skip):
+        shared, private = read(digest), read(Digest(private_digest))
+        if shared is not None and private is not None:
+            return KeptModel(digest, figures, nbytes, shared, private, bool(pinned))
+    return None
 
 
 def pin(db: sqlite3.Connection, trainer: TrainerId, digest: Digest, pinned: bool) -> bool:
@@ -336,13 +414,21 @@ def pin(db: sqlite3.Connection, trainer: TrainerId, digest: Digest, pinned: bool
 
 
 def referenced(db: sqlite3.Connection) -> set[Digest]:
-    """The digests of all files that something still needs."""
+    """The digests of all files that something still needs.
+
+    Raises:
+        DamagedRow: one is no digest, so a file that is needed might seem not to be.
+    """
     rows = db.execute(
-        "SELECT params FROM jobs UNION SELECT private FROM jobs UNION SELECT sent FROM jobs UNION "
-        "SELECT remembered FROM jobs "
-        "UNION SELECT file FROM updates UNION SELECT digest FROM models UNION SELECT private FROM models"
+        "SELECT params, 'jobs' FROM jobs UNION SELECT private, 'jobs' FROM jobs UNION SELECT sent, 'jobs' FROM jobs "
+        "UNION SELECT remembered, 'jobs' FROM jobs UNION SELECT file, 'updates' FROM updates "
+        "UNION SELECT digest, 'models' FROM models UNION SELECT private, 'models' FROM models"
     )
-    return {Digest(row[0]) for row in rows if row[0] is not None}
+    digests = {digest: table for digest, table in rows if digest is not None}
+    for digest, table in digests.items():
+        if not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
+            raise DamagedRow(table, f"expected the name of a model file, got {digest!r:.100}")
+    return {Digest(digest) for digest in digests}
 
 
 def put(db: sqlite3.Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -356,17 +442,24 @@ def put(db: sqlite3.Connection, table: Table, rows: Sequence[Mapping[str, Any]])
     db.executemany(f"INSERT OR REPLACE INTO {table} VALUES (?, ?)", texts)  # noqa: S608
 
 
-def get(db: sqlite3.Connection, table: Table) -> Sequence[Mapping[str, Any]]:
+def get(db: sqlite3.Connection, table: Table, skip: Skip = refuse) -> Sequence[Mapping[str, Any]]:
     """The rows that were kept last, in the order of what they are found by."""
     rows = db.execute(f"SELECT fields FROM {table} ORDER BY {_NAMES[table]}").fetchall()  # noqa: S608
-    return [json.loads(row[0]) for row in rows]
+    return [fields for fields, _ in _whole(table, rows, skip)]
 
 
 def begin(db: sqlite3.Connection) -> int:
-    """Set a range aside; the number behind which it begins."""
+    """Set a range aside; the number behind which it begins.
+
+    Raises:
+        DamagedRow: the number that is kept is none.
+    """
     row = db.execute("SELECT value FROM node WHERE name = ?", (BOUND,)).fetchone()
     newest = int(db.execute("SELECT coalesce(max(id), 0) FROM events").fetchone()[0])
-    last = max(int(row[0]) if row else 0, newest)
+    try:
+        last = max(int(row[0]) if row else 0, newest)
+    except ValueError as exc:
+        raise DamagedRow("node", exc) from exc
     end(db, last + RANGE)
     return last
 
@@ -398,12 +491,22 @@ def drop(db: sqlite3.Connection, surplus: int) -> None:
     """Let so many go; see `flnet.store.event_retention`."""
     if surplus:
         rows = db.execute("SELECT id, kind, data FROM events ORDER BY id")
-        kept = [KeptEvent(number, kind, about(json.loads(data))) for number, kind, data in rows]
+        kept = [KeptEvent(number, kind, _about(data)) for number, kind, data in rows]
         db.executemany("DELETE FROM events WHERE id = ?", [(number,) for number in dropped(kept, surplus)])
 
 
-def newest(db: sqlite3.Connection, last: int) -> list[Mapping[str, Any]]:
+def _about(data: object) -> str:
+    try:
+        return about(_fields("events", data))
+    except DamagedRow:
+        return ""  # it goes like those of this node
+
+
+def newest(db: sqlite3.Connection, last: int, skip: Skip = refuse) -> list[Mapping[str, Any]]:
     """The newest `last` events, oldest first."""
-    rows = db.execute("SELECT * FROM events ORDER BY id DESC LIMIT ?", (last,)).fetchall()
+    rows = db.execute(
+        "SELECT data, id, at, kind, text, trainer FROM events ORDER BY id DESC LIMIT ?", (last,)
+    ).fetchall()
     names = ("id", "at", "kind", "text", "trainer")
-    return [{**dict(zip(names, row[:5], strict=True)), "data": json.loads(row[5])} for row in reversed(rows)]
+    whole = _whole("events", reversed(rows), skip)
+    return [{**dict(zip(names, others, strict=True)), "data": data} for data, others in whole]

@@ -8,6 +8,7 @@ the machine stopped. The id is in a file of its own, so that it survives the los
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
@@ -31,6 +32,8 @@ SUFFIX = ".safetensors"
 UNFINISHED = ".unfinished"
 NAME = "node.json"
 LOCK = "lock"
+_NOT_WHOLE = frozenset({errno.ENOENT, errno.EIO, errno.EBADMSG, errno.EISDIR})
+"""With these errors a file is missing, or the disk cannot read it; with others it may be whole: no handle was free."""
 
 
 class DamagedFile(Exception):
@@ -85,26 +88,38 @@ class ModelFiles:
         """The parameters of this digest.
 
         Raises:
-            DamagedFile: it is missing, cannot be read, or holds something else.
+            DamagedFile: it is missing, the disk cannot read it, or it holds something else.
+            OSError: it cannot be read now, and may be whole.
         """
-        try:
-            params = from_bytes(self.path(digest).read_bytes())
-        except OSError as exc:
-            raise DamagedFile(
-                text("the file of {digest} cannot be read: {reason}", digest[:10], exc.strerror or exc)
-            ) from exc
+        params = from_bytes(self._content(digest))
         if digest != params.digest and digest != former_digest_of(params):
             raise DamagedFile(text("the file of {digest} holds other parameters than its name says", digest[:10]))
         return params
 
     def metadata(self, digest: Digest) -> Mapping[str, str]:
-        """The metadata of the file; empty if it cannot be read."""
+        """The metadata of the file; empty if it is damaged.
+
+        Raises:
+            OSError: it cannot be read now, and may be whole.
+        """
         try:
-            data = memoryview(self.path(digest).read_bytes())
+            data = memoryview(self._content(digest))
             header = read_header(data, len(data))
-        except (OSError, PeerError):
+        except (DamagedFile, PeerError):
             return {}
         return header[1] if header else {}
+
+    def _content(self, digest: Digest) -> bytes:
+        reason: object
+        try:
+            return self.path(digest).read_bytes()
+        except OSError as exc:
+            if exc.errno not in _NOT_WHOLE:
+                raise
+            reason = exc.strerror or exc
+        except ValueError as exc:  # of a damaged row: no file can have that name
+            reason = exc
+        raise DamagedFile(text("the file of {digest} cannot be read: {reason}", digest[:10], reason))
 
     def names(self) -> dict[Digest, int]:
         """The digests of all files, and how many bytes each has."""

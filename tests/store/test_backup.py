@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import stat
 import zipfile
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from flnet.cli.commands import cli
 from flnet.errors import StartError
 from flnet.params.params import TrainerId
 from flnet.security.keys import ensure
+from flnet.store import backup as module
 from flnet.store.backup import MANIFEST, back_up, read_backup, restore
 from flnet.store.base import KeptModel, SavedJob
 from flnet.store.repair import examine
@@ -148,6 +150,103 @@ def test_a_model_file_that_is_missing_is_named(tmp_path: Path, backup: Path) -> 
     model = next((tmp_path / "state" / "models").iterdir())
     model.unlink()
     assert back_up(tmp_path / "state", tmp_path / "b").missing == (model.stem,)
+
+
+def restored(tmp_path: Path) -> dict[str, bytes]:
+    """The files of trainers and of own data sets, once `tmp_path / "state"` was backed up and restored."""
+    back_up(tmp_path / "state", tmp_path / "again.flnet")
+    target = tmp_path / "target"
+    restore(tmp_path / "again.flnet", target)
+    found = (path for name in ("trainers", "own-data") for path in (target / name).rglob("*") if path.is_file())
+    return {path.relative_to(target).as_posix(): path.read_bytes() for path in found}
+
+
+def test_what_operating_systems_leave_behind_is_not_backed_up(tmp_path: Path, backup: Path) -> None:
+    state = tmp_path / "state"
+    (state / "own-data" / "x" / "__MACOSX").mkdir(parents=True)
+    (state / "lost+found").mkdir()
+    for left in (".DS_Store", "lost+found/1", *(f"own-data/x/{n}" for n in ("Thumbs.db", "._a", "__MACOSX/a"))):
+        (state / left).write_bytes(b"x")
+    (state / "own-data" / "x" / "a.csv").write_bytes(b"1")
+    assert restored(tmp_path) == {"trainers/T/split-1.npz": b"rows", "own-data/x/a.csv": b"1"}
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        (b"trainers/a\\b", "leads out of its folder, so it cannot be in a backup: rename it"),
+        (b"trainers/\xff", "has a name that is not UTF-8, so it cannot be in a backup: rename it"),
+        (b"trainers/\x07", "has signs in its name that cannot be seen"),
+        (b"backup.json", "has the name of the list in a backup"),
+    ],
+)
+def test_a_name_that_cannot_be_restored_is_told_before_it_is_too_late(
+    tmp_path: Path, backup: Path, name: bytes, words: str
+) -> None:
+    path = Path(os.fsdecode(os.fsencode(tmp_path / "state") + b"/" + name))
+    path.write_bytes(b"x")
+    with pytest.raises(StartError, match="in the state folder") as caught:
+        back_up(tmp_path / "state", tmp_path / "b")
+    assert words in caught.value.message
+    assert caught.value.message.isprintable()
+    assert not (tmp_path / "b").exists()
+
+
+def test_more_files_than_may_be_open_at_once(tmp_path: Path, backup: Path) -> None:
+    folder = tmp_path / "state" / "own-data" / "x"
+    folder.mkdir(parents=True)
+    for number in range(200):
+        (folder / f"{number}.png").write_bytes(str(number).encode())
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    open_now = max(map(int, os.listdir("/dev/fd")))  # noqa: PTH208 - a list of names
+    resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + 50, hard))
+    try:
+        back_up(tmp_path / "state", tmp_path / "b")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert sum(path.startswith("own-data/") for path in read_backup(tmp_path / "b").files) == 200
+
+
+def test_a_folder_on_another_disk_is_in_the_backup(tmp_path: Path, backup: Path) -> None:
+    state = tmp_path / "state"
+    (state / "trainers").rename(tmp_path / "elsewhere")
+    (state / "trainers").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "T" / "back").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere" / "up").symlink_to(state)
+    (tmp_path / "elsewhere" / "U").symlink_to("T")
+    assert restored(tmp_path) == {"trainers/T/split-1.npz": b"rows", "trainers/U/split-1.npz": b"rows"}
+    with pytest.raises(StartError, match="in the state folder itself"):
+        back_up(state, tmp_path / "elsewhere" / "T" / "b")
+    assert not (tmp_path / "elsewhere" / "T" / "b").exists()
+
+
+def test_a_link_to_nothing_is_told(tmp_path: Path, backup: Path) -> None:
+    (tmp_path / "state" / "own-trainers").symlink_to(tmp_path / "not-mounted")
+    with pytest.raises(StartError, match=r"own-trainers' is a link to what is not there"):
+        back_up(tmp_path / "state", tmp_path / "b")
+
+
+def test_a_file_that_a_running_node_renames_meanwhile_is_there_under_its_new_name(
+    tmp_path: Path, backup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = tmp_path / "state" / "trainers" / "T" / ".split-2.npz.abcd"
+    draft.write_bytes(b"new rows")
+    copied = module._copied
+
+    def copied_meanwhile(*files: Any) -> tuple[int, str]:
+        if draft.exists():  # listed, and not opened yet: what is copied is before it
+            draft.rename(draft.with_name("split-2.npz"))
+        return copied(*files)
+
+    others = module._others
+
+    def listed(folder: Path) -> list[str]:
+        paths = others(folder)
+        monkeypatch.setattr(module, "_copied", copied_meanwhile)
+        return paths
+
+    monkeypatch.setattr(module, "_others", listed)
+    assert restored(tmp_path) == {"trainers/T/split-1.npz": b"rows", "trainers/T/split-2.npz": b"new rows"}
 
 
 def rewritten(source: Path, change: Callable[[dict[str, Any], dict[str, bytes]], None]) -> Path:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 from pathlib import Path
 
 import pytest
 
 from flnet.params.params import TrainerId
+from flnet.store import repair
 from flnet.store import sqlite_tables as tables
 from flnet.store.base import Retention, SavedJob
 from flnet.store.repair import Finding, examine, rebuild, set_aside
@@ -94,6 +96,67 @@ async def test_a_damaged_database_is_set_aside_and_begun_again(folder: Path) -> 
     await store.close()
 
 
+async def test_a_database_that_is_missing_is_made_again_and_no_model_is_removed(folder: Path) -> None:
+    before = sorted((folder / "models").iterdir())
+    (folder / "state.sqlite3").unlink()
+    assert wrong(examine(folder)) == [("database", "error", False)]
+    assert not (folder / "state.sqlite3").exists()
+    assert wrong(examine(folder, repair=True)) == [("database", "error", True)]
+    assert sorted((folder / "models").iterdir()) == before
+    store = DiskStore(folder)
+    job = await store.load(T)
+    assert job is not None
+    assert job.params == MODEL
+    assert await store.begin_events() > 10**12  # behind all that can have been used
+    await store.close()
+
+
+def test_a_repair_that_fails_leaves_the_damaged_database_for_the_next_one(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "state.sqlite3").write_bytes(b"no database" * 1000)
+    before = sorted((folder / "models").iterdir())
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(repair, "put_job", full)
+    found = examine(folder, repair=True)
+    assert wrong(found) == [("database", "error", False)]
+    assert any("disk is full" in one.text for one in found)
+    assert (folder / "state.sqlite3").read_bytes().startswith(b"no database")
+    monkeypatch.undo()
+    assert ("database", "error", True) in wrong(examine(folder, repair=True))
+    assert sorted((folder / "models").iterdir()) == before
+
+
+def test_a_file_that_cannot_be_read_now_costs_no_row_and_keeps_its_name(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = sorted((folder / "models").iterdir())
+
+    def no_handle(path: Path) -> bytes:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(Path, "read_bytes", no_handle)
+    found = wrong(examine(folder, repair=True))
+    assert found == [("models", "error", False)] * 3
+    monkeypatch.undo()
+    assert wrong(examine(folder)) == []
+    assert sorted((folder / "models").iterdir()) == before
+
+
+def test_no_file_is_removed_while_a_row_names_none(folder: Path) -> None:
+    before = sorted((folder / "models").iterdir())
+    db = sqlite3.connect(folder / "state.sqlite3")
+    db.execute("DELETE FROM models")
+    db.execute("UPDATE jobs SET params = CAST(zeroblob(64) AS TEXT)")
+    db.commit()
+    db.close()
+    assert wrong(examine(folder, repair=True)) == [("models", "error", False)]
+    assert sorted((folder / "models").iterdir()) == before
+
+
 def test_a_newer_state_is_left_alone(folder: Path) -> None:
     db = sqlite3.connect(folder / "state.sqlite3")
     db.execute("PRAGMA user_version = 99")
@@ -132,6 +195,7 @@ def test_each_trainer_goes_on_from_its_newest_average(tmp_path: Path) -> None:
     assert (job.params, job.private, job.sent) == (params(w=[2.0]), params(h=[1.0]), None)
     assert (job.snapshot["round"], job.snapshot["contributors"], job.snapshot["phase"]) == (4, 5, "IDLE")
     assert [model.figures["round"] for model in tables.get_models(db, A)] == [4, 3]
+    assert damaged.with_name(f"{damaged.name}.damaged-1").read_bytes().startswith(b"x")
     assert tables.get_job(db, B, files.read) is None
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import resource
+import sqlite3
 import stat
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -17,7 +20,8 @@ from flnet.errors import LocalError, StartError
 from flnet.params.params import Digest, PeerId, TrainerId
 from flnet.protocol.effects import KeptUpdate
 from flnet.protocol.updates import Update
-from flnet.store.base import KeptModel, SavedJob
+from flnet.store import repair
+from flnet.store.base import KeptModel, Retention, SavedJob
 from flnet.store.sqlite_store import DiskStore
 from tests.helpers import key, params
 
@@ -150,6 +154,257 @@ async def test_a_damaged_database_is_set_aside_and_the_model_files_are_used(tmp_
     await again.close()
     await DiskStore(tmp_path).close()
     assert (tmp_path / "state.sqlite3.damaged-1").read_bytes().startswith(b"\x00 no database")
+
+
+async def with_models(folder: Path, count: int = 3) -> list[str]:
+    """A closed store with a job that has had so many models; the names of its model files."""
+    store = DiskStore(folder)
+    for number in range(count):
+        snapshot = {"round": number, "model_round": number, "updates_from": number, "phase": "IDLE"}
+        model = KeptModel.of(figures(number), params(w=[number]), params(h=[number]))
+        record = {"round": number, "initiator": "a"}
+        updates = (kept("b", number, w=[7.0]), kept("c", number, w=[8.0]))
+        job = SavedJob(snapshot, model.shared, model.private, updates=updates, records=(record,), models=(model,))
+        await store.save(T, job)
+    await store.save_peers([{"id": name, "address": f"{name}:4000"} for name in "bc"])
+    await store.save_trust([{"fingerprint": name} for name in "fg"])
+    await store.begin_events()
+    await store.add_events(
+        [{"id": n, "at": 1.0, "kind": "k", "text": "t", "trainer": "", "data": {"n": n}} for n in (1, 2)]
+    )
+    await store.close()
+    return models_in(folder)
+
+
+def models_in(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / "models").iterdir())
+
+
+KILLED = """import os, sys
+from pathlib import Path
+from flnet.store import repair
+from flnet.store.sqlite_store import DiskStore
+setattr(repair, sys.argv[2], lambda *_: os._exit(9))
+DiskStore(Path(sys.argv[1]))
+"""
+
+
+@pytest.mark.parametrize("moment", ["rebuild", "set_aside", "sync_folder"])
+@pytest.mark.parametrize("is_gone", [False, True])
+async def test_a_rebuild_that_is_killed_is_begun_again_and_no_model_is_lost(
+    tmp_path: Path, moment: str, is_gone: bool
+) -> None:
+    await with_models(tmp_path)
+    averages = {f"{params(w=[number]).digest}.safetensors" for number in range(3)}
+    database = tmp_path / "state.sqlite3"
+    database.unlink() if is_gone else database.write_bytes(b"no database" * 1000)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), moment], check=False)
+    assert killed.returncode == 9
+    for _ in range(2):
+        again = DiskStore(tmp_path)
+        loaded = await again.load(T)
+        await again.close()
+        assert averages <= set(models_in(tmp_path))
+        assert loaded is not None
+        assert (loaded.params, loaded.snapshot["round"]) == (params(w=[2.0]), 2)
+    assert not list(tmp_path.glob("*.unfinished*"))
+
+
+async def test_without_room_for_a_new_database_the_damaged_one_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = await with_models(tmp_path)
+    (tmp_path / "state.sqlite3").write_bytes(b"no database" * 1000)
+
+    def full(*_: Any) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    monkeypatch.setattr(repair, "put_job", full)
+    with pytest.raises(StartError, match="disk is full"):
+        DiskStore(tmp_path)
+    assert (tmp_path / "state.sqlite3").read_bytes().startswith(b"no database")
+    monkeypatch.undo()
+    again = DiskStore(tmp_path)
+    assert "T goes on from the average of round 2" in " ".join(again.notices())
+    await again.close()
+    assert models_in(tmp_path) == before
+
+
+async def test_damaged_models_beside_a_damaged_database_are_kept_under_another_name(tmp_path: Path) -> None:
+    names = await with_models(tmp_path, 1)
+    for name in names:
+        (tmp_path / "models" / name).write_bytes(b"damaged")
+    (tmp_path / "state.sqlite3").write_bytes(b"no database" * 1000)
+    again = DiskStore(tmp_path)
+    assert "no model file could be used" in again.notices()
+    await again.close()
+    await DiskStore(tmp_path).close()
+    assert models_in(tmp_path) == [f"{name}.damaged-1" for name in names]
+
+
+# A damaged sector inside the text of one row, of which SQLite's own check finds nothing.
+
+
+DAMAGE = pytest.mark.parametrize(
+    "damage", [b"\0" * 8, b"\xff\xfe" * 4, b"[] "], ids=["zeros", "no UTF-8", "no object"]
+)
+
+
+def damage_row(folder: Path, table: str, column: str, damage: bytes, where: str = "1") -> None:
+    """Damage one row: it becomes this, or is overwritten with it from its first sign on."""
+    with contextlib.closing(sqlite3.connect(folder / "state.sqlite3")) as db, db:
+        (said,) = db.execute(f"SELECT {column} FROM {table} WHERE {where}").fetchone()
+        now = damage if damage.isascii() and damage.strip(b"\0") else damage + said.encode()[len(damage) :]
+        db.execute(f"UPDATE {table} SET {column} = CAST(? AS TEXT) WHERE {where}", (now,))
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+
+
+@DAMAGE
+async def test_without_its_snapshot_a_job_goes_on_from_its_newest_model(tmp_path: Path, damage: bytes) -> None:
+    before = await with_models(tmp_path)
+    damage_row(tmp_path, "jobs", "snapshot", damage)
+    store = DiskStore(tmp_path)
+    loaded = await store.load(T)
+    assert loaded is not None
+    assert (loaded.params, loaded.private) == (params(w=[2.0]), params(h=[2.0]))
+    assert [loaded.snapshot[name] for name in ("round", "model_round", "contributors", "phase")] == [
+        2,
+        2,
+        2,
+        "IDLE",
+    ]
+    assert [record["round"] for record in loaded.records] == [0, 1, 2]
+    told = store.notices()
+    assert "a row of the table jobs in the database is damaged" in told[0]
+    assert told[1:] == ["T goes on from its model of round 2"]
+    await store.close()
+    assert models_in(tmp_path) == before
+
+
+@DAMAGE
+async def test_a_job_of_which_nothing_is_left_is_told_in_words(tmp_path: Path, damage: bytes) -> None:
+    store = DiskStore(tmp_path)
+    await store.save(T, SavedJob({"round": 0}))
+    await store.save(OTHER, SavedJob({"round": 4}))
+    await store.close()
+    damage_row(tmp_path, "jobs", "snapshot", damage, "trainer = 'T'")
+    again = DiskStore(tmp_path)
+    with pytest.raises(LocalError, match="a row of the table jobs in the database is damaged"):
+        await again.load(T)
+    assert await again.load(OTHER) == SavedJob({"round": 4})
+    await again.close()
+
+
+@DAMAGE
+async def test_one_damaged_row_costs_what_it_held_and_nothing_else(tmp_path: Path, damage: bytes) -> None:
+    await with_models(tmp_path)
+    damage_row(tmp_path, "rounds", "record", damage, "round = 1")
+    damage_row(tmp_path, "peers", "fields", damage, "id = 'b'")
+    damage_row(tmp_path, "events", "data", damage, "id = 1")
+    damage_row(tmp_path, "updates", "more", damage, "peer = 'b'")
+    damage_row(tmp_path, "models", "figures", damage, "place = 3")
+    store = DiskStore(tmp_path)
+    loaded = await store.load(T)
+    assert loaded is not None
+    assert ([one["round"] for one in loaded.records], loaded.params) == ([0, 2], params(w=[2.0]))
+    assert [one.update.peer for one in loaded.updates] == ["c"]
+    assert [one["round"] for one in await store.records(T)] == [0, 2]
+    assert [one["round"] for one in await store.records_after(T, (-1, ""), 9)] == [0, 2]
+    assert [one["round"] for one in await store.every_record(T, 1)] == [0, 2]
+    assert await store.load_peers() == [{"id": "c", "address": "c:4000"}]
+    assert [one["id"] for one in await store.events(9)] == [2]
+    assert [one.figures["round"] for one in await store.models(T)] == [1, 0]
+    assert await store.load_model(T, params(w=[2.0]).digest) is None
+    told = store.notices()
+    tables = ("rounds", "updates", "peers", "events", "models")
+    assert len(told) == len(tables)  # once for each
+    assert all(f"the table {table} in" in words for table, words in zip(tables, told, strict=True))
+    await store.close()
+
+
+@DAMAGE
+async def test_events_are_forgotten_in_their_turn_also_where_one_is_damaged(tmp_path: Path, damage: bytes) -> None:
+    await with_models(tmp_path)
+    damage_row(tmp_path, "events", "data", damage, "id = 1")
+    store = DiskStore(tmp_path, Retention(1, 10**9, 9, 1))
+    await store.add_events([{"id": 3, "at": 1.0, "kind": "k", "text": "t", "trainer": "", "data": {}}])
+    assert [one["id"] for one in await store.events(9)] == [3]
+    await store.close()
+
+
+@DAMAGE
+async def test_no_decision_on_a_key_is_left_out(tmp_path: Path, damage: bytes) -> None:
+    await with_models(tmp_path)
+    damage_row(tmp_path, "trust", "fields", damage, "fingerprint = 'f'")
+    store = DiskStore(tmp_path)
+    with pytest.raises(LocalError, match=r"the table trust in the database is damaged: .*; restore a backup"):
+        await store.load_trust()
+    await store.close()
+
+
+async def test_a_damaged_number_of_events_is_told_in_words(tmp_path: Path) -> None:
+    await with_models(tmp_path)
+    damage_row(tmp_path, "node", "value", b"\0\0")
+    store = DiskStore(tmp_path)
+    with pytest.raises(LocalError, match="the table node in the database is damaged"):
+        await store.begin_events()
+    await store.end_events(7)
+    assert await store.begin_events() == 7
+    await store.close()
+
+
+@pytest.mark.parametrize("damage", [b"\0" * 64, b"\xff" * 64], ids=["zeros", "no UTF-8"])
+async def test_no_file_is_removed_while_a_damaged_row_may_hide_that_it_is_needed(
+    tmp_path: Path, damage: bytes
+) -> None:
+    store = DiskStore(tmp_path)
+    await store.save(T, SavedJob({"round": 0, "model_round": 0}, params(w=[1.0])))
+    await store.close()
+    damage_row(tmp_path, "jobs", "params", damage)
+    again = DiskStore(tmp_path)
+    assert "the table jobs in the database is damaged: expected the name of a model file" in again.notices()[0]
+    loaded = await again.load(T)
+    assert loaded is not None
+    assert loaded.params is None
+    await again.save(OTHER, SavedJob({}, params(w=[2.0])))
+    await again.close()
+    assert models_in(tmp_path) == sorted(f"{params(w=[value]).digest}.safetensors" for value in (1.0, 2.0))
+
+
+# A file that cannot be read now may be whole.
+
+
+@contextlib.contextmanager
+def no_free_handle() -> Any:
+    """A process that has as many files open as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 256), hard))
+    taken = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for handle in taken:
+            os.close(handle)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+async def test_a_model_for_which_no_handle_is_free_stays_where_it_is(tmp_path: Path) -> None:
+    before = await with_models(tmp_path)
+    store, digest = DiskStore(tmp_path), params(w=[1.0]).digest
+    with no_free_handle():
+        with pytest.raises(LocalError, match="cannot be read: Too many open files"):
+            await store.load_model(T, digest)
+        with pytest.raises(LocalError, match="cannot be read: Too many open files"):
+            await store.load(T)
+    assert store.notices() == []
+    assert models_in(tmp_path) == before
+    model = await store.load_model(T, digest)
+    assert model is not None
+    assert model.shared == params(w=[1.0])
+    await store.close()
 
 
 async def test_what_was_not_kept_is_not_half_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,40 @@ def test_a_file_with_other_parameters_is_not_taken_for_whole(tmp_path: Path) -> 
         files.read(digest)
 
 
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EACCES, errno.ENOMEM])
+def test_a_file_that_cannot_be_read_now_does_not_count_as_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    files = ModelFiles(tmp_path)
+    digest = files.write(MODEL, {})
+
+    def fails(path: Path) -> bytes:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    for read in (files.read, files.metadata):
+        with pytest.raises(OSError, match=os.strerror(number)):
+            read(digest)
+
+
+def test_a_sector_that_the_disk_cannot_read_is_damage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ModelFiles(tmp_path)
+    digest = files.write(MODEL, {})
+
+    def fails(path: Path) -> bytes:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(Path, "read_bytes", fails)
+    with pytest.raises(DamagedFile, match="cannot be read: Input/output error"):
+        files.read(digest)
+    assert files.metadata(digest) == {}
+
+
+def test_a_name_that_no_file_can_have_is_damage(tmp_path: Path) -> None:
+    with pytest.raises(DamagedFile, match="cannot be read"):
+        ModelFiles(tmp_path).read(Digest("\0" * 64))
+
+
 def test_nothing_is_left_of_a_write_that_failed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = ModelFiles(tmp_path)
 
