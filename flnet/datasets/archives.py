@@ -21,6 +21,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Self
 
 from flnet.datasets.labelled import MOST_TIMES_LARGER, SMALL
+from flnet.datasets.zip_source import ZipSource
 from flnet.errors import DataMissing
 from flnet.text import text
 
@@ -244,7 +245,7 @@ def tar_entries(archive: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
 def _members(source: Path) -> Generator[tuple[PurePosixPath, IO[bytes]], None, None]:
     """The files of an archive: checked paths and open files."""
     if source.suffix.lower() == ".zip":
-        with zipfile.ZipFile(source) as packed:
+        with ZipSource(source) as listed, zipfile.ZipFile(listed) as packed:
             for entry in packed.infolist():
                 kind, called = stat.S_IFMT(entry.external_attr >> 16), zip_name(entry)
                 if kind not in (0, stat.S_IFREG, stat.S_IFDIR):

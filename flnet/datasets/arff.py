@@ -12,7 +12,6 @@ and are counted.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +25,7 @@ from flnet.datasets.tables import (
     RowBuilder,
     Table,
     check_width,
+    composed,
     gather,
 )
 from flnet.errors import TrainerError
@@ -79,7 +79,7 @@ def read_arff(path: Path, on_bad_rows: OnBadRows = "stop", ignore: Collection[st
     """
     try:
         with path.open(encoding="utf-8-sig") as file:
-            lines = _significant(BoundedLines(path, file))
+            lines = _significant(path, BoundedLines(path, file))
             header = _read_header(path, lines, ignore)
             builder = RowBuilder(header.columns)
             check_width(len(builder.names), str(path))
@@ -122,7 +122,7 @@ def arff_rows(path: Path, file: TextIO) -> tuple[tuple[ColumnSpec, ...], Iterato
     Raises:
         TrainerError: its header is not understood, or a row has too few or too many values.
     """
-    lines = _significant(BoundedLines(path, file))
+    lines = _significant(path, BoundedLines(path, file))
     header = _read_header(path, lines, (), any_kind=True)
     return tuple(header.columns), _text_cells(path, lines, header)
 
@@ -152,11 +152,13 @@ def _text_cells(path: Path, lines: Iterator[tuple[int, str]], header: _Header) -
         yield number, cells
 
 
-def _significant(lines: BoundedLines) -> Iterator[tuple[int, str]]:
+def _significant(path: Path, lines: BoundedLines) -> Iterator[tuple[int, str]]:
     """Line numbers, from 1, and lines in Unicode NFC without comments and outer space; empty ones are left out."""
     for number, raw in enumerate(lines, start=1):
         lines.begin_row()
-        line = unicodedata.normalize("NFC", raw.strip())
+        line = raw.strip()
+        if not line.isascii():
+            line = composed(line, text("{path}, line {line}", path, number))
         if "%" in line and (comment := _COMMENT.fullmatch(line)):
             line = comment[1].strip()
         if line:

@@ -32,7 +32,8 @@ from flnet.datasets.files import class_folders
 from flnet.datasets.labelled import unpacked_size
 from flnet.datasets.no_code import OwnImages, read_own
 from flnet.datasets.tables import shown
-from flnet.datasets.text_rows import TextRows, text_rows
+from flnet.datasets.text_rows import TextRows, separator_of, text_rows
+from flnet.datasets.zip_source import ZipSource
 from flnet.errors import DataMissing, DataThere, FlnetError, ImportRefused, NoRoom
 from flnet.text import Text, text
 from flnet.trainer import TrainerFile
@@ -143,7 +144,6 @@ def place_of(file: TrainerFile, datasets: Path | None) -> Place:
 IMAGES = frozenset({".jpg", ".jpeg", ".png"})
 _TABLES = frozenset({".csv", ".tsv", ".txt", ".parquet", ".pq"})
 _TAIL = 64 * 1024  # bytes at the end of a picture in which its end mark lies
-_SEPARATORS = ",;\t"
 _LINE_ENDS = re.compile("\r\n|\r|\n")
 
 
@@ -336,12 +336,12 @@ def _rows_to(place: Place, came: Path, files: Sequence[Path]) -> AddedExamples:
         raise ImportRefused(
             text("the rows have more than {most} bytes; add fewer, or replace the table", f"{MOST_NEW_BYTES:,}")
         )
-    separator = _separator(path)
+    separator = _stated_separator(place.toml) or separator_of(path)
     try:
         with text_rows(path, separator) as existing:
             rows_there = (_mark(cells) for _, cells in existing.rows)
             header, known = existing.header, Counter(_at_most(MOST_ROWS, rows_there, path.name))
-        new = (row for file in files for row in _new_rows(file, came, header, known, sources))
+        new = (row for file in files for row in _new_rows(file, came, header, separator, known, sources))
         rows = list(_at_most(MOST_NEW_ROWS, new, text("what came")))
     except FlnetError as exc:
         raise ImportRefused(exc.message) from exc
@@ -384,7 +384,7 @@ def _at_most(most: int, rows: Iterable[R], source: str) -> Iterator[R]:
 
 
 def _new_rows(
-    file: Path, came: Path, header: Sequence[str], known: Counter[bytes], sources: RowSources
+    file: Path, came: Path, header: Sequence[str], separator: str, known: Counter[bytes], sources: RowSources
 ) -> Iterator[list[str]]:
     """Rows of a file that do not exist yet, in the order of the header; repeated rows count as often as they occur.
 
@@ -400,7 +400,7 @@ def _new_rows(
     sources.begin_file(name)
     seen: Counter[bytes] = Counter()
     try:
-        with text_rows(file, _separator(file)) as table:
+        with text_rows(file, separator_of(file, separator)) as table:
             for where, row in _in_order(table, header, name):
                 mark = _mark(row)
                 seen[mark] += 1
@@ -442,11 +442,17 @@ def _mark(cells: Iterable[str]) -> bytes:
     return hashlib.blake2b("\0".join(cell.strip() for cell in cells).encode(), digest_size=16).digest()
 
 
-def _separator(path: Path) -> str:
-    """The separator of the columns, by the header."""
-    with path.open("rb") as file:
-        line = file.readline(1024 * 1024).decode("utf-8-sig", errors="replace")
-    return max(_SEPARATORS, key=line.count)
+def _stated_separator(toml: Path | None) -> str | None:
+    """The separator by which a trainer without code reads its table; None if its file states none."""
+    if toml is None:
+        return None
+    try:
+        own = read_own(toml)
+    except FlnetError:
+        return None  # what is wrong with it is told when the trainer loads
+    if isinstance(own, OwnImages) or "separator" not in own.model_fields_set:
+        return None
+    return "\t" if own.separator == "tab" else own.separator
 
 
 def _draft(target: Path) -> Path:
@@ -616,7 +622,7 @@ class Upload:
         """
         limit = Limit(text("what came"), self._limit.size, self._remedy)
         for path in folder.rglob("*.npz"):
-            with path.open("rb") as raw, suppress(zipfile.BadZipFile):  # its trainer says what is wrong with it
+            with ZipSource(path) as raw, suppress(zipfile.BadZipFile):  # its trainer says what is wrong with it
                 limit.more(unpacked_size(raw))
 
     def _files(self) -> Path:

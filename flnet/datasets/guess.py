@@ -20,9 +20,10 @@ import numpy as np
 
 from flnet.datasets.files import class_folders, entries
 from flnet.datasets.no_code import Own, OwnImages, OwnTable, checked_own
+from flnet.datasets.pictures import Unreadable, size_and_mode
 from flnet.datasets.tables import ABSENT, near, shown
-from flnet.datasets.text_rows import TextRows, text_rows
-from flnet.errors import InvalidMessage, TrainerError
+from flnet.datasets.text_rows import TextRows, separator_of, text_rows
+from flnet.errors import DataMissing, InvalidMessage, TrainerError
 from flnet.text import text
 
 Kind = Literal["number", "words", "text", "constant", "empty"]
@@ -190,7 +191,7 @@ def guess_table(path: Path) -> TableGuess:
         TrainerError: it cannot be read, or has no rows or no column that could be predicted.
         DataMissing: it is Parquet, and pyarrow is not installed.
     """
-    separator = _separator(path) if path.suffix.lower() in (".csv", ".tsv", ".txt") else ","
+    separator = separator_of(path) if path.suffix.lower() in (".csv", ".tsv", ".txt") else ","
     with text_rows(path, separator) as table:
         if len(table.header) > MOST_GUESSED:
             raise TrainerError(
@@ -234,12 +235,6 @@ def _number(cell: str) -> float | None:
 
 def _rounded(value: float) -> float:
     return float(f"{value:.2g}")
-
-
-def _separator(path: Path) -> str:
-    with path.open("rb") as file:
-        line = file.readline(1024 * 1024).decode("utf-8-sig", errors="replace")
-    return max(_SEPARATORS, key=line.count)
 
 
 def _with_uses(path: Path, columns: Sequence[Column]) -> tuple[Column, ...]:
@@ -301,18 +296,16 @@ def _pictures_in(folder: Path) -> Iterator[Path]:
 
 def _size_and_colour(pictures: Sequence[Path]) -> tuple[int, Literal["grey", "rgb"]]:
     """A size to which they can be reduced, 32 or 64 pixels or less, and whether all are grey."""
-    try:
-        from PIL import Image  # noqa: PLC0415 - an extra
-    except ImportError:
-        return 32, "rgb"  # the trainer says that Pillow is missing
     sides, grey = [], True
     for path in pictures:
         try:
-            with Image.open(path) as picture:
-                sides.append(min(picture.size))
-                grey = grey and picture.mode in ("1", "L", "LA", "I", "I;16", "F")
-        except (OSError, ValueError, Image.DecompressionBombError):
+            size, mode = size_and_mode(path)
+        except DataMissing:
+            return 32, "rgb"  # the trainer says that Pillow is missing
+        except Unreadable:
             continue  # which of them are damaged is told when the trainer loads
+        sides.append(min(size))
+        grey = grey and mode in ("1", "L", "LA", "I", "I;16", "F")
     middle = statistics.median(sides) if sides else 32
     return (64 if middle >= 128 else 32 if middle >= 32 else max(8, int(middle))), "grey" if grey else "rgb"
 
@@ -457,7 +450,11 @@ def _goal(target: Column, words: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     if target.name in words:
         return {"classes": list(words[target.name])}
     numeric = target.kind == "number"
-    return {"classes": sorted(target.words, key=float) if numeric else list(target.words)}
+    return {"classes": sorted(target.words, key=_by_number) if numeric else list(target.words)}
+
+
+def _by_number(word: str) -> float:
+    return _number(word) or 0.0  # float does not read decimal commas
 
 
 HERE = ("data", "common_test", "offered")  # options that are each node's own business

@@ -21,6 +21,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from flnet.datasets.zip_source import ZipSource
 from flnet.errors import TrainerError
 from flnet.params.params import Array, Params
 from flnet.text import text
@@ -102,7 +103,7 @@ def open_npz(path: Path) -> Iterator[Any]:
         TrainerError: its arrays have more bytes than data of this size can have.
         UNREADABLE: it is damaged, now or when an array is read.
     """
-    with path.open("rb") as raw:  # opened here: numpy leaves a file open whose zip is broken
+    with ZipSource(path) as raw:  # opened here: numpy leaves a file open whose zip is broken
         size, packed = unpacked_size(raw), path.stat().st_size
         if size > max(SMALL, MOST_TIMES_LARGER * packed):
             raise TrainerError(

@@ -8,7 +8,6 @@ ARFF is read by arff.py. Labels may also be `{no,yes}` or `{false,true}` there.
 from __future__ import annotations
 
 import csv
-import unicodedata
 import xml.etree.ElementTree as ET
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -25,6 +24,7 @@ from flnet.datasets.tables import (
     RowBuilder,
     Table,
     check_width,
+    composed,
     csv_rows,
     gather,
     near,
@@ -194,11 +194,11 @@ def _from_npz(path: Path) -> MultiLabel:
     if not np.isin(y, (0, 1)).all():  # before the cast: 256 would become 0
         raise TrainerError(text("{path}: Y has other values than 0 and 1", path))
     features = np.arange(x.shape[1]) if unnamed else read_npz(path, ("feature_names",))[0]
-    return MultiLabel(x, y.astype(np.uint8), _texts(names), _texts(features))
+    return MultiLabel(x, y.astype(np.uint8), _texts(path, names), _texts(path, features))
 
 
-def _texts(names: Array) -> tuple[str, ...]:
-    return tuple(unicodedata.normalize("NFC", str(name)) for name in names.reshape(-1))
+def _texts(path: Path, names: Array) -> tuple[str, ...]:
+    return tuple(composed(str(name), str(path)) for name in names.reshape(-1))
 
 
 def _read_csv(path: Path, ignore: tuple[str, ...], on_bad_rows: OnBadRows) -> Table:
@@ -250,7 +250,7 @@ def _names_in_xml(path: Path) -> list[str]:
     except (OSError, UnicodeDecodeError, ET.ParseError) as exc:
         raise TrainerError(text("{path} cannot be read as Mulan's list of labels: {reason}", path, exc)) from exc
     names = [
-        unicodedata.normalize("NFC", str(node.get("name")))
+        composed(str(node.get("name")), str(path))
         for node in root.iter()
         if node.tag.rpartition("}")[2] == "label" and node.get("name")
     ]

@@ -12,7 +12,7 @@ import re
 import tomllib
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
@@ -30,6 +30,7 @@ from flnet.text import joined, text
 from flnet.trainer import TrainerSettings
 
 _LARGEST_FILE = 1_000_000  # bytes; a list of a thousand columns takes a hundredth of that
+_LONGEST_NAME = 1000  # characters; more do not become 200 when they are composed
 
 
 def _name(name: str) -> str:
@@ -39,6 +40,8 @@ def _name(name: str) -> str:
 
 
 def _composed(name: str) -> str:
+    if len(name) > _LONGEST_NAME:
+        return name  # it is refused at once; with many accents in a row, composing it would take for ever
     return unicodedata.normalize("NFC", name)  # as names and words are read from data
 
 
@@ -363,11 +366,11 @@ def read_own(path: Path) -> AnyOwn:
         lines = tomllib.loads(value)
     except tomllib.TOMLDecodeError as exc:
         raise TrainerError(_toml_error(path, value, str(exc))) from exc
-    except (OSError, UnicodeDecodeError, RecursionError) as exc:
+    except (OSError, ValueError, RecursionError) as exc:  # ValueError: no UTF-8, or a number of 5000 digits
         raise TrainerError(text("{path} cannot be read as TOML: {reason}", path, exc)) from exc
     kind = lines.get("kind")
     if not isinstance(kind, str) or kind not in KINDS:
-        got = f", got {json.dumps(kind)[:60]}" if isinstance(kind, str | int | float) else ""
+        got = f", got {_shortened(kind, json.dumps)}" if isinstance(kind, str | int | float) else ""
         raise TrainerError(
             text(
                 '{where}: expected kind = "images", kind = "table" or kind = "vertical"{got_kind}',
@@ -506,7 +509,14 @@ def _problem(path: Path, toml: str, kind: str, error: Any) -> str:
         return text("{where}: {key} is no option of kind = {kind}; {hint_words}", place, key, kind, hint)
     if error["type"] == "missing":
         return text("{where}: {key} is missing", place, step)
-    return text("{place}: {step}: {reason} ({got})", place, step, rule, f"got {repr(error['input'])[:60]}")
+    return text("{place}: {step}: {reason} ({got})", place, step, rule, f"got {_shortened(error['input'])}")
+
+
+def _shortened(value: Any, write: Callable[[Any], str] = repr) -> str:
+    try:
+        return write(value)[:60]
+    except ValueError:  # Python does not write integers of thousands of digits
+        return text("a number that is too long")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ For encrypted regression the inputs of categories are standardised, too, and val
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +18,8 @@ import numpy as np
 from flnet.algorithms.vertical.identifiers import EXACT_BITS
 from flnet.algorithms.vertical.taylor_regression import standardise
 from flnet.datasets.no_code import OwnColumns
-from flnet.datasets.tables import ABSENT, BadRow, near, shown
-from flnet.datasets.text_rows import text_rows
+from flnet.datasets.tables import ABSENT, BadRow, check_values, near, shown
+from flnet.datasets.text_rows import TextRows, text_rows
 from flnet.errors import TrainerError
 from flnet.params.params import Array
 from flnet.text import joined, text
@@ -59,7 +59,7 @@ def read_columns(path: Path, own: OwnColumns) -> Columns:
         TrainerError: a column is not there, a cell is empty, or a column cannot be used; never shows an id.
     """
     with text_rows(path, "\t" if own.separator == "tab" else own.separator) as table:
-        header, rows = table.header, [_cells(where, cells, len(table.header)) for where, cells in table.rows]
+        header, rows = table.header, list(_bounded(path, table))
     spoken_for = {own.id, own.target, *(own.ignore or [])}
     names = tuple(own.features if own.features is not None else (n for n in header if n not in spoken_for))
     wanted = [own.id, *names, *([own.target] if own.target else [])]
@@ -118,6 +118,13 @@ def _ids(path: Path, cells: Sequence[str]) -> list[str]:
             )
         )
     return ["" if cell in ABSENT else cell for cell in cells]
+
+
+def _bounded(path: Path, table: TextRows) -> Iterator[list[str]]:
+    size, width = path.stat().st_size, len(table.header)
+    for number, (where, cells) in enumerate(table.rows, start=1):
+        check_values(number * width, where, size)
+        yield _cells(where, cells, width)
 
 
 def _cells(where: str, cells: list[str], count: int) -> list[str]:

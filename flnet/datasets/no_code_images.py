@@ -9,9 +9,11 @@ the old one removed.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -45,6 +47,8 @@ from flnet.trainer import DataInfo, TrainerSettings
 
 SPLIT_FILE = "split-images.npz"  # in the trainer's own folder
 _VERSION = 1  # of the way in which an image becomes bytes
+_OF_PROCESS = re.compile(r"images-[0-9a-f]+\.(\d+)\.part")
+_CANNOT = (errno.EINVAL, errno.EOPNOTSUPP, errno.ENOSYS)  # a file system that takes room only as it is written
 
 
 @dataclass(frozen=True)
@@ -106,10 +110,12 @@ def _decode_all(
     files: Sequence[Path], names: Sequence[str], shape: tuple[int, ...], colour: Colour, target: Path
 ) -> None:
     """Write faults and array; the array last, so that if it exists, both do."""
+    _sweep(target.parent)
     unfinished = target.with_suffix(f".{os.getpid()}.part")
     faults: dict[str, str] = {}
     try:
         images = np.lib.format.open_memmap(unfinished, mode="w+", dtype=np.uint8, shape=shape)
+        _take_room(unfinished)
         for place, file in enumerate(files):
             try:
                 images[place] = decoded(file, (shape[2], shape[1]), colour)
@@ -122,6 +128,37 @@ def _decode_all(
         unfinished.replace(target)
     finally:
         unfinished.unlink(missing_ok=True)
+
+
+def _take_room(file: Path) -> None:
+    """Take room on the disk for all bytes of a file, where the system can do that.
+
+    A mapped file has none until it is written to; on a full disk, the write would end the process by a signal.
+
+    Raises:
+        OSError: there is no room.
+    """
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with file.open("r+b") as opened:
+        try:
+            os.posix_fallocate(opened.fileno(), 0, file.stat().st_size)
+        except OSError as exc:
+            if exc.errno not in _CANNOT:
+                raise
+
+
+def _sweep(folder: Path) -> None:
+    """Remove what processes left that were killed while they decoded."""
+    for path in folder.glob("images-*.part"):
+        named = _OF_PROCESS.fullmatch(path.name)
+        if named and int(named[1]) != os.getpid():
+            try:
+                os.kill(int(named[1]), 0)
+            except ProcessLookupError:
+                path.unlink(missing_ok=True)
+            except (OSError, OverflowError):
+                continue
 
 
 def _mapped(target: Path, shape: tuple[int, ...]) -> Decoded | None:

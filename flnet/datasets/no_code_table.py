@@ -27,7 +27,7 @@ from flnet.datasets.split import (
     with_partition,
     words_on_kept,
 )
-from flnet.datasets.tables import ABSENT, BadRow, ColumnSpec, shown
+from flnet.datasets.tables import ABSENT, BadRow, ColumnSpec, check_values, shown
 from flnet.datasets.text_rows import text_rows
 from flnet.errors import DataMissing, TrainerError
 from flnet.labels.losses import Labels
@@ -123,6 +123,7 @@ class _TableReader:
         others = [name for name in self.header if name not in spoken_for]
         self.features = tuple(sorted(own.features or others))
         _check_header(self.path, own, self.header, self.features)
+        self._size = self.path.stat().st_size
         self._absent = ABSENT.union(own.no_value)
         self._at = {name: place for place, name in enumerate(self.header)}
         self._cells = [(self._at[name], self._read(name)) for name in self.features]
@@ -133,6 +134,7 @@ class _TableReader:
 
         Raises:
             BadRow: it cannot be used, and is not to be skipped.
+            TrainerError: with it, the rows stand for too many values.
         """
         if len(cells) != len(self.header):
             raise BadRow(text("{where}: {count} values for {number} columns", where, len(cells), len(self.header)))
@@ -148,6 +150,7 @@ class _TableReader:
             self.skipped, self.first_skipped = self.skipped + 1, self.first_skipped or str(exc)
             return
         self.x.extend(x)
+        check_values(len(self.x) + len(self.targets), where, self._size)
         self.targets.append(target)
         self.beside.append(beside)
         self.groups.append(group)

@@ -16,6 +16,7 @@ from flnet.params.params import Array
 from flnet.text import text
 
 MAX_PIXELS = 64_000_000  # of one picture: beyond the largest detector of radiography, far below a bomb
+_FORMATS = ("JPEG", "PNG")  # no others: Pillow knows dozens, whose decoders nobody here has looked at
 Colour = Literal["grey", "rgb"]
 
 
@@ -40,22 +41,48 @@ def decoded(source: Path | IO[bytes], size: tuple[int, int], colour: Colour, *, 
     """
     image_module, ops = _pillow()
     mode = "L" if colour == "grey" else "RGB"
+    with (
+        _in_words(image_module, source, most),
+        _quiet(image_module),
+        image_module.open(source, formats=_FORMATS) as opened,
+    ):
+        width, height = opened.size
+        if width * height > most:
+            raise Unreadable(
+                text("it has {width} x {height} pixels; at most {most} are decoded", width, height, most)
+            )
+        opened.draft(mode, (2 * size[0], 2 * size[1]))  # a JPEG need not be decoded at its full size
+        upright = ops.exif_transpose(opened)
+        if upright.mode.startswith("I"):  # 16 bits a pixel, as X-rays have: plain conversion would cut them
+            deep = np.asarray(upright).astype(np.float64) / 257
+            upright = image_module.fromarray(deep.clip(0, 255).astype(np.uint8))
+        # Width first, then height: Pillow 13 chooses the order, which would move pixels by 1.
+        lanczos, plain = image_module.Resampling.LANCZOS, upright.convert(mode)
+        narrow = plain.resize((size[0], plain.height), lanczos)
+        return np.array(narrow.resize(size, lanczos), np.uint8)
+
+
+def size_and_mode(source: Path) -> tuple[tuple[int, int], str]:
+    """Width and height, and Pillow's word for the colours, by the head of a file.
+
+    Raises:
+        Unreadable: it is damaged, or neither JPEG nor PNG.
+        DataMissing: Pillow is not installed.
+    """
+    image_module, _ = _pillow()
+    with (
+        _in_words(image_module, source, MAX_PIXELS),
+        _quiet(image_module),
+        image_module.open(source, formats=_FORMATS) as opened,
+    ):
+        return opened.size, opened.mode
+
+
+@contextmanager
+def _in_words(image_module: Any, source: Path | IO[bytes], most: int) -> Iterator[None]:
+    """Turn what decoders raise into Unreadable."""
     try:
-        with _quiet(image_module), image_module.open(source, formats=("JPEG", "PNG")) as opened:
-            width, height = opened.size
-            if width * height > most:
-                raise Unreadable(
-                    text("it has {width} x {height} pixels; at most {most} are decoded", width, height, most)
-                )
-            opened.draft(mode, (2 * size[0], 2 * size[1]))  # a JPEG need not be decoded at its full size
-            upright = ops.exif_transpose(opened)
-            if upright.mode.startswith("I"):  # 16 bits a pixel, as X-rays have: plain conversion would cut them
-                deep = np.asarray(upright).astype(np.float64) / 257
-                upright = image_module.fromarray(deep.clip(0, 255).astype(np.uint8))
-            # Width first, then height: Pillow 13 chooses the order, which would move pixels by 1.
-            lanczos, plain = image_module.Resampling.LANCZOS, upright.convert(mode)
-            narrow = plain.resize((size[0], plain.height), lanczos)
-            return np.array(narrow.resize(size, lanczos), np.uint8)
+        yield
     except Unreadable:
         raise
     except image_module.UnidentifiedImageError as exc:

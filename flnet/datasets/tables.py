@@ -8,11 +8,13 @@ from __future__ import annotations
 import csv
 import difflib
 import math
+import re
+import sys
 import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal, TextIO, TypeVar
@@ -28,7 +30,7 @@ OnBadRows = Literal["stop", "skip"]
 T = TypeVar("T")
 
 MOST_COLUMNS = 100_000  # of a table
-MOST_VALUES = 100_000_000  # of all rows, where nominal columns have more of them than their cells have bytes
+MOST_VALUES = 100_000_000  # of all rows, where the file has fewer bytes: nominal columns, sparse rows
 LONGEST_ROW = 4 * 1024 * 1024  # characters of a row, and of the header
 _LARGEST = float(np.finfo(np.float32).max)
 _ABSENT = frozenset({"", "?"})
@@ -247,14 +249,8 @@ class RowBuilder:
         return SparseRows(data, np.array(self._indices, np.int64), np.array(self._ends, np.int64), shape)
 
     def _end_row(self, where: str) -> None:
-        if self._nominal and len(self._values) > MOST_VALUES:
-            raise TrainerError(
-                text(
-                    "{where}: more than {most} values; ignore columns, or bring fewer rows",
-                    where,
-                    f"{MOST_VALUES:,}",
-                )
-            )
+        if self._nominal:
+            check_values(len(self._values), where)
         self._ends.append(len(self._values))
 
     def _is_to_be(self, sparse: bool, where: str) -> None:
@@ -344,14 +340,63 @@ def csv_rows(path: Path, file: TextIO, separator: str = ",") -> Iterator[tuple[i
     """The rows of a CSV file in Unicode NFC, the header first, each with the number of its last line.
 
     Raises:
-        TrainerError: a row is too long.
+        TrainerError: a row is too long, or a cell has a long run of combining marks.
         csv.Error: it is no CSV.
     """
     lines = BoundedLines(path, file)
     reader = csv.reader(lines, strict=True, delimiter=separator)
     for cells in reader:
         lines.begin_row()
-        yield reader.line_num, [unicodedata.normalize("NFC", cell) for cell in cells]
+        if all(map(str.isascii, cells)):
+            yield reader.line_num, cells
+        else:
+            where = text("{path}, line {line}", path, reader.line_num)
+            yield reader.line_num, [composed(cell, where) for cell in cells]
+
+
+_MOST_MARKS = 30  # in a row, of Unicode's stream-safe text (UAX 15); languages and mathematics need fewer
+
+
+def composed(words: str, where: str) -> str:
+    """The same text in Unicode NFC.
+
+    Raises:
+        TrainerError: it has a long run of combining marks. The time to sort one grows with its square, and nothing else
+            in the process runs meanwhile.
+    """
+    if words.isascii():
+        return words
+    if _marks_in_a_row().search(words):
+        raise TrainerError(
+            text("{where}: more than {most} accents on one sign; no text has so many", where, _MOST_MARKS)
+        )
+    return unicodedata.normalize("NFC", words)
+
+
+@cache
+def _marks_in_a_row() -> re.Pattern[str]:
+    """Finds more than _MOST_MARKS signs of which none begins anew when text is taken apart."""
+    signs = map(chr, range(0x300, sys.maxunicode + 1))
+    marks = (sign for sign in signs if unicodedata.combining(unicodedata.normalize("NFD", sign)[0]))
+    return re.compile(f"[{''.join(marks)}]{{{_MOST_MARKS + 1}}}")
+
+
+def check_values(values: int, where: str, size: int = 0) -> None:
+    """Refuse rows that stand for more values than MOST_VALUES and than their file has bytes.
+
+    Args:
+        values: of all rows up to here.
+        size: of the file, in bytes.
+
+    Raises:
+        TrainerError: there are more.
+    """
+    if values > max(MOST_VALUES, size):
+        raise TrainerError(
+            text(
+                "{where}: more than {most} values; ignore columns, or bring fewer rows", where, f"{MOST_VALUES:,}"
+            )
+        )
 
 
 def check_width(columns: int, where: str) -> None:

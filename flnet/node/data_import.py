@@ -309,6 +309,9 @@ class FolderWatcher:
                     await self.look(trainer, time.monotonic())
                 except (OSError, FlnetError) as exc:
                     log.warning("%s cannot be looked through: %s", self._folder / trainer, exc)
+                except Exception as exc:  # a mistake of ours must not end the watch over all other files
+                    log.exception("%s cannot be looked through", self._folder / trainer)
+                    self._waits(trainer, f"{type(exc).__name__}: {exc}")
             await asyncio.sleep(EVERY_SECONDS)
 
     async def look(self, trainer: TrainerId, now: float) -> None:
@@ -327,18 +330,26 @@ class FolderWatcher:
         except (JobBusy, NotReady, NoRoom, LocalError, OSError) as exc:
             self._waits(trainer, str(exc))
         except PeerError as exc:
-            if len(names) > 1:
-                half = len(names) // 2
-                await self._take(trainer, names[:half])
-                await self._take(trainer, names[half:])
-            elif arrivals.failed(names[0]):
-                arrivals.done(names)
-                await self._set_aside(trainer, names[0], exc.message)
+            await self._refused(trainer, names, exc.message)
+        except Exception as exc:  # a mistake of ours that one of the files brings about; the others need not wait
+            log.exception("files in %s cannot be added", self._folder / trainer)
+            await self._refused(trainer, names, f"{type(exc).__name__}: {exc}")
         else:
             arrivals.done(names)
             if told["files"]:
                 words = _added_words(told["files"], self._folder / trainer, told["added"])
                 self._feed.publish("files_added", words, trainer, {"files": told["files"], "rows": told["added"]})
+
+    async def _refused(self, trainer: TrainerId, names: Sequence[str], reason: str) -> None:
+        """Find by halves which of these files cannot be used; one that fails twice is put aside."""
+        arrivals = self._arrivals[trainer]
+        if len(names) > 1:
+            half = len(names) // 2
+            await self._take(trainer, names[:half])
+            await self._take(trainer, names[half:])
+        elif arrivals.failed(names[0]):
+            arrivals.done(names)
+            await self._set_aside(trainer, names[0], reason)
 
     async def _add(self, trainer: TrainerId, names: Sequence[str]) -> Mapping[str, object]:
         try:

@@ -220,6 +220,29 @@ def test_rows_are_put_behind_the_old_ones_in_the_order_of_their_columns(tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["came", "t.csv"]
 
 
+@pytest.mark.parametrize(
+    ("header", "stated", "new"),
+    [
+        ('"weight, kg";"height, cm";y', ";", '"weight, kg";"height, cm";y\n5;6;a\n'),
+        ("weight, kg;height, cm;y", ";", "weight, kg;height, cm;y\n5;6;a\n"),
+        ("weight, all, kg;height, all, cm;y", ";", '"weight, all, kg";"height, all, cm";y\n5;6;a\n'),
+        ("weight; kg\theight; cm\ty", "tab", "weight; kg\theight; cm\ty\n5\t6\ta\n"),
+        ('"weight, kg";"height, cm";y', "", '"weight, kg","height, cm",y\n5,6,a\n'),
+    ],
+)
+def test_columns_are_separated_as_the_trainers_file_says(
+    tmp_path: Path, header: str, stated: str, new: str
+) -> None:
+    sign = "\t" if stated == "tab" else ";"
+    (tmp_path / "t.csv").write_text(f"{header}\n{sign.join('12a')}\n{sign.join('34b')}\n")
+    toml = tmp_path / "T.toml"
+    lines_of = ['kind = "table"', 'data = "t.csv"', 'target = "y"', f'separator = "{stated}"' if stated else ""]
+    toml.write_text("\n".join(lines_of))
+    (come(tmp_path) / "new.csv").write_text(new)
+    add_to(Place("T", tmp_path, tmp_path / "t.csv", True, toml), come(tmp_path))
+    assert lines(tmp_path / "t.csv")[1:] == [sign.join(row) for row in ("12a", "34b", "56a")]
+
+
 def test_what_is_there_is_not_added_again_but_counts_as_often_as_it_came(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("a,y\n1,no\n1,no\n")
     (come(tmp_path) / "one.csv").write_text("a,y\n1,no\n1,no\n1, no\n2,yes\n")

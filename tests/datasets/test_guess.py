@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from PIL import Image
 
 from flnet.datasets import guess as guessing
 from flnet.datasets.guess import Choices, ImagesGuess, TableGuess, described, guess, listing_of, stated, words_in
@@ -91,6 +93,23 @@ def test_another_separator_and_decimal_commas_are_found(tmp_path: Path) -> None:
     assert (own[1].separator, own[1].decimal) == (";", ",")
     tables = [read_table(path, one) for path, one in zip((first, second), own, strict=True)]  # type: ignore[arg-type]
     np.testing.assert_array_equal(tables[0].x, tables[1].x)
+
+
+def test_classes_may_be_numbers_with_decimal_commas(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a;klasse\n" + "1,5;10,0\n2,5;2,0\n" * 10)
+    own = described(guess(path), Choices(), str(path))
+    assert isinstance(own, OwnTable)
+    assert (own.separator, own.decimal, own.classes) == (";", ",", ["2,0", "10,0"])
+    assert read_table(path, own).y.tolist() == [1, 0] * 10
+
+
+def test_commas_in_the_quotes_of_a_header_separate_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text('"weight, kg";"height, cm";y\n' + "1;2;a\n2;3;b\n" * 5)
+    found = guess(path)
+    assert isinstance(found, TableGuess)
+    assert [column.name for column in found.columns] == ["weight, kg", "height, cm", "y"]
 
 
 def test_what_a_person_chooses_wins(tmp_path: Path) -> None:
@@ -192,6 +211,21 @@ def test_pictures_that_are_split_already_and_damaged_ones_are_counted(tmp_path: 
     found = guess(tmp_path / "pets")
     assert isinstance(found, ImagesGuess)
     assert found.classes == {"cat": 6, "dog": 4}
+
+
+def test_only_jpeg_and_png_files_are_looked_at(tmp_path: Path) -> None:
+    class_folders(tmp_path / "pets", each=3)
+    for number in range(9):
+        Image.fromarray(picture(number, 0, 300)).save(tmp_path / f"pets/cat/bitmap{number}.png", "BMP")
+    assert guess(tmp_path / "pets") == ImagesGuess({"cat": 12, "dog": 3}, 12, "rgb")
+
+
+def test_without_pillow_pictures_are_guessed_by_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class_folders(tmp_path / "pets", each=3)
+    monkeypatch.setitem(sys.modules, "PIL", None)
+    assert guess(tmp_path / "pets") == ImagesGuess({"cat": 3, "dog": 3}, 32, "rgb")
 
 
 def test_a_folder_without_classes_is_refused(tmp_path: Path) -> None:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import tomllib
+import unicodedata
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flnet.datasets.no_code import KINDS, OwnImages, OwnLabels, OwnTable, counted, listed, read_own
-from flnet.errors import DataMissing, TrainerError
+from flnet.datasets.no_code import KINDS, OwnImages, OwnLabels, OwnTable, checked_own, counted, listed, read_own
+from flnet.errors import DataMissing, InvalidMessage, TrainerError
 from flnet.labels.spaces import read_fields
 from flnet.trainer import TrainerSettings
 from tests.datasets.own_files import images, table
 
 IMAGES = 'kind = "images"\ndata = "x"\n'
+MARKS = "\u0300\u0316" * 1_000
 TABLE = 'kind = "table"\ndata = "t.csv"\ntarget = "y"\n'
 
 
@@ -30,6 +32,22 @@ def fault(tmp_path: Path, text: str) -> str:
     with pytest.raises(TrainerError) as refusal:
         read_own(written(tmp_path, text))
     return refusal.value.message.replace(str(tmp_path / "MY.toml"), "MY.toml")
+
+
+def test_a_name_of_many_accents_is_refused_and_not_composed(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    composing = unicodedata.normalize
+
+    def noted(form: Literal["NFC"], words: str) -> str:
+        asked.append(len(words))
+        return composing(form, words)
+
+    monkeypatch.setattr(unicodedata, "normalize", noted)
+    for names in ({"target": "a" + MARKS}, {"classes": ["a", "b" + MARKS]}, {"categories": {"c" + MARKS: ["d"]}}):
+        with pytest.raises(InvalidMessage, match="expected 1 to 200 printable characters"):
+            checked_own({"kind": "table", "data": "t.csv", "target": "y", **names})
+    assert max(asked) < 1000
+    assert len(table(target="a\u0302\u0301" * 150).target) == 150
 
 
 def test_little_is_needed(tmp_path: Path) -> None:
@@ -50,6 +68,14 @@ def test_little_is_needed(tmp_path: Path) -> None:
             'MY.toml, line 1: expected kind = "images", kind = "table" or kind = "vertical", got "sound"',
         ),
         ("a = 1\nkind = [", "MY.toml, line 2: "),
+        (f"{TABLE}epochs = {'9' * 5000}", "MY.toml cannot be read as TOML: Exceeds the limit"),
+        (f"{TABLE}epochs = 0x{'f' * 5000}", "equal to 10000 (got a number that is too long)"),
+        (
+            f"{TABLE}[scale]\na = 0x{'f' * 5000}",
+            "scale.a: Input should be a valid list (got a number that is too long)",
+        ),
+        (f"kind = 0x{'f' * 5000}", 'or kind = "vertical", got a number that is too long'),
+        ("kind = 7", 'or kind = "vertical", got 7'),
         ("kind = 1\nkind = 2", "MY.toml, line 2: Cannot overwrite a value"),
         (IMAGES + "sise = 3", "MY.toml, line 3: sise is no option of kind = images; did you mean size"),
         (IMAGES + "zzz = 3", "MY.toml, line 3: zzz is no option of kind = images; expected data, label"),

@@ -9,6 +9,7 @@ import pytest
 
 from flnet.algorithms.vertical.identifiers import normalised_column
 from flnet.compute.loader import find_trainers
+from flnet.datasets import tables
 from flnet.datasets.no_code import OwnColumns, read_own
 from flnet.datasets.no_code_columns import read_columns
 from flnet.errors import AlignmentRefused, TrainerError
@@ -69,6 +70,15 @@ def test_a_file_that_cannot_be_used_says_where(
     with pytest.raises(TrainerError) as caught:
         read_columns(*own(tmp_path, csv, **fields))
     assert words in str(caught.value)
+
+
+def test_sparse_rows_stand_for_a_bounded_number_of_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tables, "MOST_VALUES", 2_000)
+    attributes = "".join(f"@attribute a{number} real\n" for number in range(100))
+    path = tmp_path / "t.arff"
+    path.write_text(f"@relation r\n@attribute id string\n{attributes}@data\n" + "{0 p}\n" * 500)
+    with pytest.raises(TrainerError, match="more than 2,000 values; ignore columns, or bring fewer rows"):
+        read_columns(path, own(tmp_path)[1])
 
 
 def test_a_toml_file_of_kind_vertical_is_a_vertical_trainer_that_needs_no_framework(tmp_path: Path) -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import subprocess
+import sys
 import unicodedata
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +18,7 @@ from flnet.datasets.no_code_images import ImageData, decoded_once, load_images
 from flnet.datasets.pictures import decoded
 from flnet.datasets.split import stored_split
 from flnet.errors import DataMissing, TrainerError
+from flnet.params.params import Array
 from tests.datasets.own_files import class_folders, images, node, picture, save
 
 
@@ -180,6 +185,75 @@ def test_a_damaged_cache_is_written_again(tmp_path: Path) -> None:
     (cache,) = tmp_path.glob("images-*.npy")
     cache.write_bytes(cache.read_bytes()[:100])
     assert np.array_equal(decoded_once(tmp_path, files, 8, "rgb", tmp_path).images, first)
+
+
+def test_a_full_disk_is_told_before_anything_is_decoded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(handle: int, start: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
+    monkeypatch.setattr(image_cache, "decoded", lambda *given: pytest.fail("it was decoded"))
+    root, state = class_folders(tmp_path / "pictures", each=2), tmp_path / "state"
+    state.mkdir()
+    with pytest.raises(TrainerError, match=r"cannot be kept in .*: .*No space left on device"):
+        decoded_once(root, sorted(root.rglob("*.png")), 8, "rgb", state)
+    assert list(state.iterdir()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="the system cannot take room")
+def test_room_is_taken_for_all_images_before_the_first_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root, state = class_folders(tmp_path / "pictures", each=40), tmp_path / "state"
+    state.mkdir()
+    files, taken = sorted(root.rglob("*.*")), []
+    files = [file for file in files if file.is_file()]
+
+    def looked_at(*given: Any) -> Array:
+        taken.append(next(state.glob("*.part")).stat().st_blocks * 512)
+        return decoded(*given)
+
+    monkeypatch.setattr(image_cache, "decoded", looked_at)
+    decoded_once(root, files, 64, "rgb", state)
+    assert taken[0] >= len(files) * 64 * 64 * 3
+
+
+def test_where_room_cannot_be_taken_images_are_decoded_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def cannot(handle: int, start: int, length: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(os, "posix_fallocate", cannot, raising=False)
+    root, state = class_folders(tmp_path / "pictures", each=2), tmp_path / "state"
+    state.mkdir()
+    files = sorted(root.rglob("*.png"))
+    assert len(decoded_once(root, files, 8, "rgb", state).images) == len(files)
+    monkeypatch.delattr(os, "posix_fallocate")
+    assert len(decoded_once(root, files, 9, "rgb", state).images) == len(files)
+
+
+def test_what_killed_processes_left_is_removed_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
+        ended.wait()
+    root, state = class_folders(tmp_path / "pictures", each=2), tmp_path / "state"
+    state.mkdir()
+    left, lives, other = (
+        state / f"images-{'a' * 24}.{mark}.part" for mark in (ended.pid, os.getppid(), "unknown")
+    )
+    for path in (left, lives, other):
+        path.write_bytes(b"x")
+    seen: list[bool] = []
+
+    def looked_at(*given: Any) -> Array:
+        seen.append((left.exists(), lives.exists(), other.exists()) == (False, True, True))
+        return decoded(*given)
+
+    monkeypatch.setattr(image_cache, "decoded", looked_at)
+    decoded_once(root, sorted(root.rglob("*.png")), 8, "rgb", state)
+    assert seen == [True, True]
 
 
 def test_a_folder_that_cannot_be_written_is_told(tmp_path: Path) -> None:

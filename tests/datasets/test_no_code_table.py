@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from flnet.datasets import tables
 from flnet.datasets.no_code_table import LabelledTable, TableData, load_table, read_table, standardised
 from flnet.errors import DataMissing, TrainerError
 from tests.datasets.own_files import csv_file, node, table, two_clouds
@@ -29,6 +30,23 @@ def fault(tmp_path: Path, text: str, **options: Any) -> str:
     with pytest.raises(TrainerError) as refusal:
         read(tmp_path, text, **options)
     return refusal.value.message.replace(f"{tmp_path}/", "")
+
+
+def test_sparse_rows_and_categories_stand_for_a_bounded_number_of_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "MOST_VALUES", 2_000)
+    attributes = "".join(f"@attribute a{number} real\n" for number in range(100))
+    path = tmp_path / "t.arff"
+    path.write_text(f"@relation r\n{attributes}@attribute y {{a,b}}\n@data\n" + "{}\n" * 500)
+    most = path.stat().st_size // 101
+    assert 20 < most < 100
+    with pytest.raises(TrainerError, match=f"line {103 + most + 1}: more than 2,000 values; ignore columns"):
+        read_table(path, table(data="t.arff"))
+    words = ",".join(f'"w{number}"' for number in range(100))
+    with pytest.raises(TrainerError, match="more than 2,000 values"):
+        read(tmp_path, "c,y\n" + "w1,a\nw2,b\n" * 500, categories={"c": words.replace('"', "").split(",")})
+    assert len(read(tmp_path, "a,b,y\n" + "1,,a\n2,,b\n" * 1_000, missing="mean").y) == 2_000
 
 
 CURATED = ["a", "b", "y", "part"]

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from flnet.compute.prediction import picture_input
-from flnet.datasets.pictures import Colour, Unreadable, decoded
+from flnet.datasets.pictures import Colour, Unreadable, decoded, size_and_mode
 from flnet.errors import DataMissing
 from flnet.installing import install
 from flnet.params.params import Array
@@ -75,6 +75,23 @@ def test_what_is_no_picture_is_unreadable(tmp_path: Path, content: bytes) -> Non
     with pytest.raises(Unreadable) as fault:
         decoded(path, (8, 8), "rgb")
     assert str(path) not in str(fault.value)
+
+
+def test_size_and_colours_are_read_without_decoding(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = save(tmp_path / "a.png", picture(0, 0, 20))
+    assert size_and_mode(path) == ((20, 20), "RGB")
+    Image.open(path).save(tmp_path / "b.png", "TIFF")
+    with pytest.raises(Unreadable, match="neither a JPEG nor a PNG"):
+        size_and_mode(tmp_path / "b.png")
+    with pytest.raises(Unreadable, match="too many pixels"):
+        size_and_mode(bomb(tmp_path / "bomb.png", 60_000))
+
+    def broken(*given: object, **more: object) -> None:
+        raise struct.error("unpack requires a buffer of 4 bytes")
+
+    monkeypatch.setattr(Image, "open", broken)
+    with pytest.raises(Unreadable, match="unpack requires"):
+        size_and_mode(path)
 
 
 @pytest.mark.parametrize("ending", ["jpg", "png"])

@@ -14,6 +14,7 @@ import pytest
 from flnet.datasets.dataset_import import Upload
 from flnet.datasets.no_code_images import load_images
 from flnet.errors import DataMissing, DataThere, ImportRefused, JobBusy, NotReady, UnknownTrainer
+from flnet.node import data_import as importing
 from flnet.node.build import assemble
 from flnet.node.core import NodeCore
 from flnet.node.data_import import DataImports, FileArrivals, FolderWatcher, files_in
@@ -343,6 +344,8 @@ class Taking(DataImports):
         self.tries += 1
         if bad := [name for name, data in upload.files.items() if b"bad" in data]:
             raise ImportRefused(f"{bad[0]} holds nonsense")
+        if any(b"odd" in data for data in upload.files.values()):
+            raise OverflowError("date value out of range")
         self.taken.append(sorted(upload.files))
         return {"files": len(upload.files), "added": 3}
 
@@ -434,6 +437,39 @@ async def test_a_file_that_cannot_be_opened_does_not_hold_up_the_others(
     assert aside == [
         f"b.csv cannot be used and is in {folder.path / 'set-aside'} now: b.csv cannot be read: Permission denied"
     ]
+
+
+async def test_a_file_that_brings_about_a_mistake_of_ours_is_put_aside_and_the_others_are_taken(
+    folder: Folder,
+) -> None:
+    for name in "abd":
+        folder.drop(f"{name}.csv")
+    folder.drop("c.csv", b"odd")
+    assert sorted(name for batch in await folder.passes(15) for name in batch) == ["a.csv", "b.csv", "d.csv"]
+    await folder.passes(70)
+    aside = [text for kind, text in folder.told() if kind == "file_set_aside"]
+    where = folder.path / "set-aside"
+    assert aside == [f"c.csv cannot be used and is in {where} now: OverflowError: date value out of range"]
+    assert (where / "c.csv").read_bytes() == b"odd"
+
+
+async def test_no_mistake_ends_the_watch_and_it_is_told_once(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[float] = []
+
+    async def fails(trainer: TrainerId, now: float) -> None:
+        looks.append(now)
+        raise ArithmeticError("no such date")
+
+    monkeypatch.setattr(importing, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(folder.watch, "look", fails)
+    watching = asyncio.create_task(folder.watch.keep())
+    while len(looks) < 3 and not watching.done():
+        await asyncio.sleep(0)
+    assert not watching.done()
+    watching.cancel()
+    assert folder.told() == [("files_wait", f"files in {folder.path} wait: ArithmeticError: no such date")]
 
 
 async def test_one_file_is_told_of_as_one(folder: Folder) -> None:
