@@ -17,8 +17,10 @@ another in Spanish.
 from __future__ import annotations
 
 import re
+import sys
+import unicodedata
 from collections.abc import Callable, Iterable, Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from string import Formatter
 from typing import Annotated, Any, SupportsIndex, TypeAlias
 
@@ -251,3 +253,27 @@ class _Kept:
 
 Words = Annotated[str, _Kept()]
 """A string field of a pydantic model in which a `Text` stays one; plain `str` would forget the template."""
+
+
+MOST_MARKS = 30  # in a row, of Unicode's stream-safe text (UAX 15); languages and mathematics need fewer
+_SHORT = 1000  # characters, whatever they are, that take no time
+
+
+def composed(words: str) -> str:
+    """The same text in Unicode NFC, in which names and words of data are compared.
+
+    Raises:
+        ValueError: it has a long run of combining marks. The time to sort one grows with its square, and nothing else in
+            the process runs meanwhile.
+    """
+    if not words.isascii() and len(words) > _SHORT and _marks_in_a_row().search(words):
+        raise ValueError(text("more than {most} accents on one sign; no text has so many", MOST_MARKS))
+    return unicodedata.normalize("NFC", words)
+
+
+@cache
+def _marks_in_a_row() -> re.Pattern[str]:
+    """Finds more than MOST_MARKS signs of which none begins anew when text is taken apart."""
+    signs = map(chr, range(0x300, sys.maxunicode + 1))
+    marks = (sign for sign in signs if unicodedata.combining(unicodedata.normalize("NFD", sign)[0]))
+    return re.compile(f"[{''.join(marks)}]{{{MOST_MARKS + 1}}}")

@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import copy
 import json
+import unicodedata
 from dataclasses import dataclass, replace
+from typing import Literal
 
 import pytest
 from hypothesis import given
@@ -19,6 +21,7 @@ from flnet.text import (
     code_of,
     coded,
     codes_of,
+    composed,
     decoded,
     joined,
     restored,
@@ -202,3 +205,20 @@ def test_every_text_can_be_restored(literal: str, params: dict[str, str | int]) 
     sentence = text(template, *params.values())
     again = restored(str(sentence), json.loads(json.dumps(code_of(sentence))))
     assert again == sentence and (len(params) > MAX_PARAMS or code_of(again) == code_of(sentence))
+
+
+# --- text of data
+
+
+@pytest.mark.parametrize("form", ["NFC", "NFD"])
+def test_text_of_data_is_composed(form: Literal["NFC", "NFD"]) -> None:
+    words = "größe, señal, tiếng Việt, é" * 100
+    assert composed(unicodedata.normalize(form, words)) == unicodedata.normalize("NFC", words)
+
+
+@pytest.mark.parametrize("marks", ["\u0301", "\u0f73", "\u0301\u0323"])
+def test_a_run_of_accents_without_end_is_refused_and_not_sorted(marks: str) -> None:
+    """Sorting 240 kB of them takes ten seconds, in which nothing else in the process runs."""
+    with pytest.raises(ValueError, match="more than 30 accents on one sign"):
+        composed("a" + marks * 1_000_000)
+    assert len(composed("a" + marks * 20)) > 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import io
 import math
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -22,7 +21,7 @@ from flnet.datasets.pictures import Colour, Unreadable, decoded
 from flnet.datasets.tables import ABSENT
 from flnet.errors import DataMissing, InputRefused, NotOffered, TrainerError
 from flnet.params.params import Array
-from flnet.text import text
+from flnet.text import composed, text
 from flnet.trainer import InCoarse, InputSpec, Kind, Meaning, Prediction, Trainer
 
 _KINDS = ("image", "features", "table")
@@ -365,12 +364,10 @@ def _by_name(row: Mapping[str, Any], spec: InputSpec, place: int) -> list[Any]:
         raise InputRefused(
             text("input {place} is an object; expected {count} numbers in lists", place, _shown(spec.shape))
         )
-    row = {
-        unicodedata.normalize("NFC", name): unicodedata.normalize("NFC", value)
-        if isinstance(value, str)
-        else value
-        for name, value in row.items()
-    }
+    try:
+        row = {composed(name): composed(value) if isinstance(value, str) else value for name, value in row.items()}
+    except ValueError as exc:
+        raise InputRefused(text("input {place}: {reason}", place, exc)) from exc
     words = {column: told for column, told in words_of(spec.names).items() if column in row}
     inputs = {f"{column}={word}" for column, told in words.items() for word in told}
     missing = [name for name in spec.names if name not in row and name not in inputs]

@@ -8,13 +8,10 @@ from __future__ import annotations
 import csv
 import difflib
 import math
-import re
-import sys
-import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import accumulate
 from pathlib import Path
 from typing import Literal, TextIO, TypeVar
@@ -24,6 +21,7 @@ import numpy as np
 from flnet.datasets.labelled import Matrix, SparseRows
 from flnet.errors import TrainerError
 from flnet.params.params import Array
+from flnet.text import composed as in_nfc
 from flnet.text import text
 
 OnBadRows = Literal["stop", "skip"]
@@ -354,31 +352,16 @@ def csv_rows(path: Path, file: TextIO, separator: str = ",") -> Iterator[tuple[i
             yield reader.line_num, [composed(cell, where) for cell in cells]
 
 
-_MOST_MARKS = 30  # in a row, of Unicode's stream-safe text (UAX 15); languages and mathematics need fewer
-
-
 def composed(words: str, where: str) -> str:
     """The same text in Unicode NFC.
 
     Raises:
-        TrainerError: it has a long run of combining marks. The time to sort one grows with its square, and nothing else
-            in the process runs meanwhile.
+        TrainerError: it has a long run of combining marks; see `flnet.text.composed`.
     """
-    if words.isascii():
-        return words
-    if _marks_in_a_row().search(words):
-        raise TrainerError(
-            text("{where}: more than {most} accents on one sign; no text has so many", where, _MOST_MARKS)
-        )
-    return unicodedata.normalize("NFC", words)
-
-
-@cache
-def _marks_in_a_row() -> re.Pattern[str]:
-    """Finds more than _MOST_MARKS signs of which none begins anew when text is taken apart."""
-    signs = map(chr, range(0x300, sys.maxunicode + 1))
-    marks = (sign for sign in signs if unicodedata.combining(unicodedata.normalize("NFD", sign)[0]))
-    return re.compile(f"[{''.join(marks)}]{{{_MOST_MARKS + 1}}}")
+    try:
+        return in_nfc(words)
+    except ValueError as exc:
+        raise TrainerError(text("{where}: {reason}", where, exc)) from exc
 
 
 def check_values(values: int, where: str, size: int = 0) -> None:

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import hashlib
 import tomllib
-import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -35,7 +34,7 @@ from flnet.errors import LabelsRefused
 from flnet.names import check_name
 from flnet.protocol.events import Schedule
 from flnet.protocol.messages import explain
-from flnet.text import text
+from flnet.text import composed, text
 
 MAX_CLASSES = 1000  # in one space; the largest data sets in common use have as many
 MAX_CLASS_NAME = 200  # characters
@@ -366,9 +365,7 @@ def read_toml(data: bytes) -> Labelling:
             )
         )
     try:
-        lines = tomllib.loads(
-            unicodedata.normalize("NFC", data.decode("utf-8-sig"))
-        )  # as names are read from data
+        lines = tomllib.loads(composed(data.decode("utf-8-sig")))  # as names are read from data
     except (RecursionError, ValueError) as exc:
         raise LabelsRefused(text("this is no TOML text in UTF-8: {fault}", str(exc)[:100])) from exc
     return read_fields(lines)

@@ -191,6 +191,7 @@ def test_columns_and_words_may_come_in_any_form_of_their_umlauts() -> None:
     ("values", "spec", "words"),
     [
         (5, IMAGE, "expected a list of 1 to 1000 inputs, got a int"),
+        ([{"height": "a" + "\u0301" * 2000, "age": 1}], TABLE, "input 0: more than 30 accents on one sign"),
         ([], IMAGE, "1 to 1000 inputs, got 0"),
         ([[0, 0]] * (MAX_INPUTS + 1), TABLE, "got 1001"),
         ([[[0, 1], [2]]], IMAGE, r"uneven; expected each of shape \[2, 2\]"),

@@ -133,7 +133,7 @@ def test_lists_are_not_read_and_stand_there_as_what_they_are(tmp_path: Path) -> 
     assert len(only) == 3
 
 
-MARKS = ["\u0300\u0316" * 16, "\u0f73" * 31, "\u0344" * 31, "\U0001d165" * 31]
+MARKS = ["\u0300\u0316" * 501, "\u0f73" * 1001, "\u0344" * 1001, "\U0001d165" * 1001]
 
 
 @pytest.mark.parametrize("marks", MARKS, ids=["two in turn", "hidden", "of two", "music"])

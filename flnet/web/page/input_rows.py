@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 from flnet.compute.prediction import MAX_INPUTS, columns_of, is_absent, words_of
 from flnet.datasets.arff import arff_cells
 from flnet.errors import InputRefused, TrainerError
-from flnet.text import text
+from flnet.text import composed, text
 
 MOST_CELLS = 1_000_000  # of all rows together: more would hold up everybody else while they are read
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
@@ -45,10 +44,18 @@ def rows_of(pasted: str, inputs: Mapping[str, Any]) -> list[Any]:
     Raises:
         InputRefused: they are none, or too many; says which row and column.
     """
-    pasted = unicodedata.normalize("NFC", pasted)  # as names and words are read from data
+    pasted = _composed(pasted)
     if inputs.get("names") and pasted.lstrip()[:1] in ("@", "%"):
         return _arff_rows(pasted, inputs)
     return inputs_of(table_of(pasted, inputs), inputs)
+
+
+def _composed(pasted: str) -> str:
+    """The same text as names and words are read from data."""
+    try:
+        return composed(pasted)
+    except ValueError as exc:
+        raise InputRefused(text("the rows cannot be read: {reason}", exc)) from exc
 
 
 def table_of(pasted: str, inputs: Mapping[str, Any], most: int = MAX_INPUTS) -> Table:
@@ -57,7 +64,7 @@ def table_of(pasted: str, inputs: Mapping[str, Any], most: int = MAX_INPUTS) -> 
     Raises:
         InputRefused: there are none, or more than `most`, or they are no CSV.
     """
-    pasted = unicodedata.normalize("NFC", pasted)
+    pasted = _composed(pasted)
     names: Sequence[str] = inputs.get("names") or ()
     lines = [line for line in pasted.splitlines() if line.strip()]
     if not lines:

@@ -127,6 +127,7 @@ def test_names_and_words_may_come_in_any_form_of_their_umlauts() -> None:
         ("age,age\n1,1", "names a column twice"),
         ("1,2,3\nnan,inf,1", "row 2, column 'age' is 'nan'"),
         ('"1,2,3', "cannot be read"),
+        ("1,2,a" + "\u0301" * 2000, "the rows cannot be read: more than 30 accents on one sign"),
     ],
 )
 def test_rows_with_a_fault_are_refused_with_its_place(pasted: str, words: str) -> None:
