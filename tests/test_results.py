@@ -154,6 +154,18 @@ def test_every_report_has_a_line_with_its_number_of_trainings() -> None:
             assert done[1] in line, name
 
 
+def test_the_cost_of_all_trainings_is_the_sum_of_the_reports() -> None:
+    stated = re.search(
+        r"took (\d+\.\d) hours of a processor, (\d+\.\d) on the clock of two", INDEX.read_text("utf-8")
+    )
+    costs = [
+        re.search(r"\((\d+) (min|s) of processor time\)", report.read_text("utf-8"))
+        for report in RESULTS.glob(f"*/{REPORT}")
+    ]
+    hours = sum(int(cost[1]) * {"min": 60, "s": 1}[cost[2]] for cost in costs if cost) / 3600
+    assert stated and [float(part) for part in stated.groups()] == [round(hours, 1), round(hours / 2, 1)]
+
+
 def test_counts_of_near_cells_are_those_of_the_means() -> None:
     plan = find_plan("mlfedavg")
     cells = [cell for cell in renderer().means_of("mlfedavg").values() if cell.difference is not None]
