@@ -454,9 +454,8 @@ class PlaceSettings(BaseModel):
         return self
 
 
-SECRET = re.compile(
-    "key|token|secret|password|notify_url|notify_mail"
-)  # names of settings whose values are shown to nobody
+# Names of settings whose values are shown to nobody.
+SECRET = re.compile("key|token|secret|password|notify_url|notify_mail")
 Source = Literal["default", "page", "file", "variable", "option"]  # of a value
 # What people may change on the page: it concerns this node alone, and neither who may reach it, nor what others learn of
 # its data, nor what it reads and runs on its machine.

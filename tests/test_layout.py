@@ -46,9 +46,8 @@ SEES = frozenset(
     }
 )
 PURE_UP_TO = 8  # the highest layer without clock, chance, thread, disk or network
-READS_FILES = frozenset(
-    {"datasets", "settings", "temporary", "installing"}
-)  # of these layers, but their work is on disk
+# Of these layers, but their work is on disk.
+READS_FILES = frozenset({"datasets", "settings", "temporary", "installing"})
 PURE_FOREIGN = frozenset({"blake3", "numpy", "pydantic", "pydantic_core"})
 _IMPURE = """
     asyncio concurrent ctypes datetime fcntl ftplib getpass glob http imaplib logging mmap multiprocessing os

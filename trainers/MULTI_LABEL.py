@@ -97,9 +97,8 @@ class MultiLabelNet(Trainer):
             self.shared = (*CORE, *SEVERAL)
         places = {name: place for place, name in enumerate(self._info.classes)}
         here = [(places[name], place) for place, name in enumerate(self._several) if name in places]
-        self._own_several = (
-            np.array(here, np.int64).reshape(-1, 2).T
-        )  # places in the own head, and among `_several`
+        # Places in the own head, and among `_several`.
+        self._own_several = np.array(here, np.int64).reshape(-1, 2).T
 
     def data_info(self) -> DataInfo:
         """The data set, and this node's labels."""

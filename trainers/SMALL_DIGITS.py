@@ -175,9 +175,8 @@ def _loaded(folder: Path | None) -> tuple[str, Labelled, Labelled]:
     options = {} if folder is None else read_lines(folder / OPTIONS_FILE, _RULES)
     if folder is None or "mnist" not in options:
         digits = scikit_digits()
-        order = np.random.default_rng(0).permutation(
-            len(digits)
-        )  # who trains on what another tests with learns it
+        # Who trains on what another tests with learns it.
+        order = np.random.default_rng(0).permutation(len(digits))
         source = text("the digits bundled with scikit-learn ({count} of them for testing)", TESTED)
         return source, digits.take(order[TESTED:]), digits.take(order[:TESTED])
     train, test = (side.take(np.arange(min(len(side), options.get(name, 1000)))) for side, name in _mnist(folder))

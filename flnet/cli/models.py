@@ -83,9 +83,8 @@ def _round(number: object) -> str:
     return "-" if number is None or number == -1 else printable(number)
 
 
-_NAME = re.compile(
-    r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}"
-)  # a file name that is not a path, even from an untrusted node
+# A file name that is not a path, even from an untrusted node.
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,200}")
 
 
 ENDINGS = {"safetensors": "safetensors", "onnx": "onnx", "folder": "zip", "html": "html"}  # of files, by format

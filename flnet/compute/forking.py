@@ -30,9 +30,8 @@ class Forks:
         self._bell, self._ringing = socket.socketpair()
         for end in (self._bell, self._ringing):
             end.setblocking(False)
-        signal.signal(
-            signal.SIGCHLD, lambda number, frame: None
-        )  # without a handler the wakeup descriptor is silent
+        # Without a handler the wakeup descriptor is silent.
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
         signal.set_wakeup_fd(self._ringing.fileno(), warn_on_full_buffer=False)
 
     def fileno(self) -> int:

@@ -15,10 +15,8 @@ from flnet.text import text
 MOST_ENTRIES = 1_000_000  # of an archive
 MOST_BYTES = 256 * 1024 * 1024  # of its list: as many entries with long names
 _PIECE = 1024 * 1024  # all else is read in pieces of this size at most
-_ENTRY, _ENTRY_BYTES = (
-    b"PK\x01\x02",
-    46 + 30,
-)  # its mark in the list, and its least bytes there and before its contents
+# Its mark in the list, and its least bytes there and before its contents.
+_ENTRY, _ENTRY_BYTES = b"PK\x01\x02", 46 + 30
 
 
 class ZipSource(io.BufferedReader):

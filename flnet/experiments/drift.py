@@ -83,9 +83,8 @@ class Drift:
         learner = self._learners[place]
         trainer, classes = changeable(learner), len(learner.trainer.data_info().classes)
         for side, rows in zip(_SIDES, self._first[place], strict=True):
-            chance = np.random.default_rng(
-                [self._seed, place, *side.encode()]
-            )  # the same rows first in every round
+            # The same rows first in every round.
+            chance = np.random.default_rng([self._seed, place, *side.encode()])
             changed = self._change(rows, done, classes, chance)
             trainer.change_rows(lambda _: changed, side)  # noqa: B023  called at once
         learner.measured.clear()

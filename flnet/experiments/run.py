@@ -46,11 +46,8 @@ from flnet.temporary import temporary_folder
 Progress = Callable[[float], None]  # takes the part that is done, in [0, 1]
 Reply = Callable[[Any], None]
 AnyMesh = CellMesh | ScheduledMesh
-RARELY = (
-    100_000,
-    20,
-    20,
-)  # thresholds of the collector: meshes leave no cycles, and it took a quarter of the time
+# Thresholds of the collector: meshes leave no cycles, and it took a quarter of the time.
+RARELY = (100_000, 20, 20)
 SETTINGS = frozenset({"datasets_path", "trainers_path", "device"})  # those that decide numbers
 
 
@@ -194,9 +191,8 @@ def main(parent: int, niceness: int) -> None:
     serve(sys.stdin, reply)
 
 
-WorkerProgress = Callable[
-    [Mapping[int, tuple[Sequence[Cell], float]]], None
-]  # by worker: its batch, and the part that is done
+# By worker: its batch, and the part that is done.
+WorkerProgress = Callable[[Mapping[int, tuple[Sequence[Cell], float]]], None]
 ENDING_SECONDS = 5.0  # for an idle worker to end by itself
 
 

@@ -620,11 +620,8 @@ def train_encrypted(table: Table, epochs: int, batch: int, *, is_clear: bool = F
     return EncryptedRun(holder.theta, sent / (len(ends) - 2), float(np.median(np.diff(ends[1:]))))
 
 
-ENCRYPTED = {
-    "breast_cancer": (20, 32),
-    "credit_default": (3, 500),
-    "adult": (3, 650),
-}  # epochs and rows of a batch
+# Epochs and rows of a batch.
+ENCRYPTED = {"breast_cancer": (20, 32), "credit_default": (3, 500), "adult": (3, 650)}
 
 
 def encrypted_table(tables: Mapping[str, Table]) -> Iterator[str]:

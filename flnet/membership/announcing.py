@@ -80,9 +80,7 @@ class Announcer:
         """Those of these addresses at which no member is and none is asked, as many as there is room for."""
         if not addresses:
             return []
-        asked, taken = (
-            self.asking.keys() | self.failures.keys(),
-            self._roster.addresses,
-        )  # those that failed have timers
+        asked = self.asking.keys() | self.failures.keys()  # those that failed have timers
+        taken = self._roster.addresses
         room = MAX_PEERS - len(self._roster.known) - len(asked)
         return [each for each in addresses if each not in asked and each not in taken][: max(room, 0)]

@@ -324,9 +324,8 @@ def prove_soon(s: MeshState, peer: PeerId) -> list[Effect]:
 def announce_to(s: MeshState, addresses: Iterable[str]) -> list[Effect]:
     """Announce this node at these addresses."""
     wanted = list(addresses)
-    return (
-        s.announcer.to(wanted, s.incarnation, s.all_news()) if wanted else []
-    )  # the news are not made for nobody
+    # The news are not made for nobody.
+    return s.announcer.to(wanted, s.incarnation, s.all_news()) if wanted else []
 
 
 def seen(s: MeshState, peer: PeerId, incarnation: int = 0) -> list[Effect]:

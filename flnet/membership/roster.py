@@ -413,9 +413,8 @@ class Roster:
             }
             return self._set(member, claim, reasons.get(claim.state, ""), by, news.signature)
         if claim == member.standing and by is not None and by not in member.accusers:
-            if (
-                by in self.known and len(member.accusers) < MOST_ACCUSERS
-            ):  # names that somebody invents accuse nobody
+            # Names that somebody invents accuse nobody.
+            if by in self.known and len(member.accusers) < MOST_ACCUSERS:
                 self._second(member, by, news.signature)
         elif claim == member.standing and self._signs and news.signature and news.speaker not in member.signatures:
             self._sign(member, PeerId(f"{news.speaker}"), news.signature)

@@ -39,16 +39,13 @@ _FOLDERS = re.compile(r"(?:[A-Za-z]:)?(?:[^/\\\s:]*[/\\]){2,}")  # a card travel
 _MARKUP = re.compile(r"([\\`*_{}\[\]<>#|!~])")
 TURN_SECONDS = 60.0  # for waiting in the compute queue and for the work itself
 MAX_WAITING = 16  # requests; further ones are refused at once
-FORMATS = {
-    "safetensors": "safetensors",
-    "onnx": "onnx",
-    "folder": "zip",
-    "html": "html",
-}  # with the files' endings
+# With the files' endings.
+FORMATS = {"safetensors": "safetensors", "onnx": "onnx", "folder": "zip", "html": "html"}
+# Other kinds are the trainer's own.
 _ASKS: Mapping[str, type[MembershipRequest | ConfusionRequest]] = {
     "leaks": MembershipRequest,
     "confusion": ConfusionRequest,
-}  # other kinds are the trainer's own
+}
 MODELS = ("common", "personal")  # of a node with a personal model
 SAMPLE_NOTE = text("the data of this trainer are generated samples")
 UNTRAINED_NOTE = text("this model is not the average of any round")

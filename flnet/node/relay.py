@@ -50,11 +50,8 @@ IDLE_SECONDS = 600.0  # without a byte, after which joined connections are close
 CLOSED_SECONDS = 30.0  # the same, once the node's side has sent its last byte
 ACCEPT_PAUSE_SECONDS = 1.0  # after the system had no file for a connection
 MOST_GREETING, MOST_GREETING_EACH = 256, 64  # connections that have proven nothing yet: in all, and of one address
-MOST_JOINED, MOST_OF_NODE, MOST_OF_PEER = (
-    512,
-    256,
-    64,
-)  # of peers: in all, to one node, and of one address to one node
+# Joined connections of peers: in all, to one node, and of one address to one node.
+MOST_JOINED, MOST_OF_NODE, MOST_OF_PEER = 512, 256, 64
 MOST_FILES = 2 * MOST_GREETING + 2 * MOST_JOINED
 REQUESTS, REQUESTS_PER_SECOND = 20.0, 1.0  # for a port, of one address
 BACKLOG = 128

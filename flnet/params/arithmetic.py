@@ -236,9 +236,8 @@ def _numbers(memory: Memory, count: int, dtype: DTypeLike) -> Array:
 
 
 Rows = NDArray[np.float64]  # (updates, numbers)
-Rule = Callable[
-    [Rows], NDArray[np.float64]
-]  # (updates, numbers) -> (numbers,); it may write into what it is given
+# (updates, numbers) -> (numbers,); it may write into what it is given.
+Rule = Callable[[Rows], NDArray[np.float64]]
 
 _NUMBERS = 131_072  # in float64 that a rule looks at together: 1 MiB
 _NETWORK = 64  # rows up to which comparing whole rows is quicker than sorting each column by itself

@@ -105,9 +105,8 @@ _WIDE = (np.dtype(np.float32), np.dtype(np.float64))
 _WHOLE = {dtype: dtype.type(1.5 * 2 ** np.finfo(dtype).nmant) for dtype in _WIDE}
 _FULL = np.float32(127)
 _UNUSED_BITS = np.uint32(0xFF)  # of a float32; a scale has the upper 16 of 24 significant bits, and q has 7
-_LEAST = np.float32(
-    2.0**-100
-)  # of max|x|: with the scales that this and 2^127 have, every q * scale is a normal float32
+# Of max|x|: with the scales that this and 2^127 have, every q * scale is a normal float32.
+_LEAST = np.float32(2.0**-100)
 _LEAST_SCALE, _MOST_SCALE = 33_027 * 2.0**-122, 33_027 * 2.0**105  # 2^-100 / 127 and 2^127 / 127, rounded up
 _MOST_FLOAT16 = 65504.0
 

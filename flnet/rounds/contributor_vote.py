@@ -140,9 +140,8 @@ class ContributorVote:
             case PreparePart(ballot=ballot) if self._me in self._members:
                 if ballot > self._promised:
                     self._promised, self._ballot = ballot, 0
-                return [
-                    (sender, self._promise(self._promised))
-                ]  # a higher one tells a leader to ask under a higher one
+                # A higher one tells a leader to ask under a higher one.
+                return [(sender, self._promise(self._promised))]
             case PromisePart(ballot=ballot) if ballot == self._ballot and self._ballot:
                 before, told = part.accepted, contributors_of(part.contributors or {})
                 self._promises[sender] = None if before is None else (before, told)

@@ -325,10 +325,8 @@ class Job(BaseJob[Round]):
         Raises:
             ParamsRefused: says what differs.
         """
-        change, is_over = (
-            self.rule_change,
-            key.number < self.number,
-        )  # a late message is refused as that, if at all
+        # A late message is refused as that, if at all.
+        change, is_over = self.rule_change, key.number < self.number
         followed = () if key == self.key else change.known if is_over else change.followed
         must_agree(self.settings, peer, stated, followed)
 

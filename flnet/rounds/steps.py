@@ -345,12 +345,8 @@ ASYNCHRONOUS: Mapping[Phase, Mapping[type, Set[Phase]]] = {
 }
 
 _TALK = (VerticalReceived, VerticalDelivered, VerticalDone, VerticalFailed)
-_PREDICT = (
-    PredictionAsked,
-    OutputsComputed,
-    PredictionComputed,
-    PredictionNotComputed,
-)  # no phase changes by them
+# No phase changes by them.
+_PREDICT = (PredictionAsked, OutputsComputed, PredictionComputed, PredictionNotComputed)
 _ENDS = frozenset({P.IDLE, P.ALIGNING})  # the epoch is over, or given up, and the next one may begin at once
 _SPLIT = _ENDS | {P.TRAINING}
 

@@ -145,9 +145,8 @@ class VerticalPredictions:
         self._settings, self._peers, self._tell = parts.settings, parts.peers, parts.tell
         self._models, self._run = models, run
         self._open: dict[Key, Open] = {}
-        self._computing: Counter[PeerId] = (
-            Counter()
-        )  # what the compute queue does, also for predictions that are over
+        # What the compute queue does, also for predictions that are over.
+        self._computing: Counter[PeerId] = Counter()
         self._asked = 0
 
     def knows(self, asker: PeerId, session: str) -> bool:

@@ -60,9 +60,8 @@ MODULI = (60, 45, 45, 60)  # bits; the last one is used by rotations only
 SCALE = 2.0**45
 SLOTS = DEGREE // 2
 FRESH = len(MODULI) - 2  # the level of a new ciphertext; a product takes one, and at level 0 none is left
-CAPACITY = (
-    2.0**13
-)  # at level 0 there are 60 bits, 45 of them behind the point and one for the sign; half is kept free
+# At level 0 there are 60 bits, 45 of them behind the point and one for the sign; half is kept free.
+CAPACITY = 2.0**13
 
 FLOODING_BITS = 30
 """Statistical security of the noise, for all values together that are decrypted under one key."""
@@ -73,9 +72,8 @@ _HEAD = struct.Struct("<4sBBIHI?")  # magic, version, level, rows, columns, part
 _KEY_HEAD = struct.Struct("<4sBII")  # magic, version, bytes of the public key and of the rotation keys
 _PART = struct.Struct("<I")
 _MAGIC, _KEY_MAGIC, _VERSION = b"flCT", b"flPK", 1
-_SEAL_HEAD = struct.Struct(
-    "<HBBBBHQ"
-)  # magic, bytes of this head, version, version, compression, reserved, all bytes
+# Magic, bytes of this head, version, version, compression, reserved, all bytes.
+_SEAL_HEAD = struct.Struct("<HBBBBHQ")
 _SEAL_MAGIC, _ZSTD = 0xA15E, 2
 _FRAME_MAGIC = bytes.fromhex("28b52ffd")
 _BLOCK = 2**17  # bytes that a block of a zstd frame unpacks to, at most

@@ -79,12 +79,8 @@ MEETINGS = 4  # times that persons try to bring together nodes with different ro
 MOST_ERAS = 8
 MOST_ROUNDS = 3000  # round numbers after a schedule; no schedule asks for as many
 MOST_ENTRIES = 4 * MAX_PEERS  # of any collection in the core of a node
-DROPPED = (
-    "peer_lost",
-    "peer_left",
-    "peer_replaced",
-    "peer_pruned",
-)  # what is published when a member is no longer one
+# What is published when a member is no longer one.
+DROPPED = ("peer_lost", "peer_left", "peer_replaced", "peer_pruned")
 ASKS = 120  # times that a person looks whether to ask for a round, while the hostile member goes on
 UNDER_ATTACK = 10  # in so many timeouts of an average, each honest node must average a round of its own then
 
@@ -211,9 +207,8 @@ class HonestNode(SimulatedNode):
             return
         if self._cluster.ledger.averages.get((self.id, now.round)) == now.shared.digest:
             return  # joined here, of segments
-        if self.job.history.held(now.shared.digest) or self._has_taken(
-            now.shared.digest
-        ):  # held: before a restart
+        # Held: before a restart.
+        if self.job.history.held(now.shared.digest) or self._has_taken(now.shared.digest):
             return
         had, has = score(self.id, own), score(self.id, now.shared)
         if has < had:
@@ -370,9 +365,8 @@ class HostileCluster(Cluster):
     def dropped(self, node: SimulatedNode, peer: PeerId, kind: str) -> None:
         """A node no longer counts a peer as a member."""
         other = self.nodes.get(peer)
-        if (
-            other is not None and kind == "peer_left" and self.network.is_keyed
-        ):  # no schedule of these lets one leave
+        # No schedule of these lets one leave.
+        if other is not None and kind == "peer_left" and self.network.is_keyed:
             raise InvariantBroken(f"{node.id} believes that {peer} left, which never signed that")
         if other is not None and not other.is_dead and self.is_calm():
             raise InvariantBroken(f"{node.id} drops {peer}, which is there ({kind})")

@@ -24,9 +24,8 @@ from flnet.params.params import Array
 K = TypeVar("K")
 BURST = 10 * 1448  # bytes: the initial window of TCP (RFC 6928) in packets of Ethernet
 LEFT = 0.5  # bytes; less than this is an error of rounding
-PAYLOAD = (
-    1448 / 1538 / 8
-)  # bytes of a transfer for each bit of Ethernet, after the headers of TCP, IP and the frame
+# Bytes of a transfer for each bit of Ethernet, after the headers of TCP, IP and the frame.
+PAYLOAD = 1448 / 1538 / 8
 
 
 @dataclass(frozen=True)

@@ -325,9 +325,8 @@ class Play:
         turned = [*names[seed % len(names) :], *names[: seed % len(names)]]
         self._trigger([min(turned, key=lambda name: cluster.nodes[name].job.number)])  # furthest behind
         self._close()
-        for _ in range(
-            MOST_CLEAN if cluster.is_secure else 0
-        ):  # a round of two has no sum if one of them sits it out
+        # A round of two has no sum if one of them sits it out.
+        for _ in range(MOST_CLEAN if cluster.is_secure else 0):
             if any(node.job.error for node in cluster.alive):
                 self._trigger([max(turned, key=lambda name: cluster.nodes[name].job.number)])
                 self._close()

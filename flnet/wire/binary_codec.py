@@ -232,9 +232,8 @@ class BinaryCodec:
             if factors.size > 1:
                 blocks[name] = (array.dtype.name, array.shape)
                 parts[name] = fewer
-                arrays[name] = np.broadcast_to(
-                    np.int8(0), stored.nbytes + factors.nbytes
-                )  # describes both together
+                # Describes both together.
+                arrays[name] = np.broadcast_to(np.int8(0), stored.nbytes + factors.nbytes)
             else:
                 scales[name] = (float(factors[0]) if factors.size else 1.0, array.dtype.name)
                 arrays[name], parts[name] = stored, (stored,)

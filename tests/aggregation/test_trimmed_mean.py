@@ -24,9 +24,8 @@ def test_the_largest_and_the_smallest_are_left_out() -> None:
 
 
 def test_the_part_is_rounded_down() -> None:
-    assert w(trimmed_mean(0.2), [[1], [2], [3], [6], [7], [8], [9], [11], [600]]) == [
-        46 / 7
-    ]  # of nine, a fifth is one
+    # Of nine, a fifth is one.
+    assert w(trimmed_mean(0.2), [[1], [2], [3], [6], [7], [8], [9], [11], [600]]) == [46 / 7]
     assert w(trimmed_mean(0.49), [[1], [2], [3], [600]]) == [2.5]
 
 

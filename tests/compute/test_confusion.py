@@ -43,9 +43,8 @@ def test_matrix_and_figures_are_those_of_scikit_learn(learnt: float) -> None:
     assert figures["accuracy"] == pytest.approx(metrics.accuracy_score(truth, guess))
     assert figures["balanced_accuracy"] == pytest.approx(metrics.balanced_accuracy_score(truth, guess))
     assert figures["f1_macro"] == pytest.approx(metrics.f1_score(truth, guess, average="macro"))
-    assert figures["auc"] == pytest.approx(
-        metrics.roc_auc_score(truth, values, multi_class="ovr"), abs=0.01
-    )  # in bins
+    # Its curve has bins.
+    assert figures["auc"] == pytest.approx(metrics.roc_auc_score(truth, values, multi_class="ovr"), abs=0.01)
     assert found["each"]["recall"] == pytest.approx(metrics.recall_score(truth, guess, average=None), abs=1e-6)
 
 

@@ -105,9 +105,8 @@ async def test_validation_rows_are_measured_besides_if_that_is_asked_for(hyper: 
     def asked(validates: bool) -> Evaluate:
         return Evaluate(key(), MODEL, MODEL.select(["w"]), hyper, validates=validates)
 
-    own = float(MODEL["own"][0]) + (
-        hyper is not None
-    )  # private parameters have learnt before anything is measured
+    # Private parameters have learnt before anything is measured.
+    own = float(MODEL["own"][0]) + (hyper is not None)
     for trainer, expected in ((Validating(3), Scored(own / 100, 3)), (Validating(0), None), (Plain(), None)):
         event = await tasks(trainer).evaluate(T, asked(True))
         assert isinstance(event, Evaluated)

@@ -218,9 +218,8 @@ def test_what_does_not_fit_is_refused_in_words(values: Any, spec: InputSpec, wor
         read_inputs(values, spec)
 
 
-OWN = InputSpec(
-    "table", (4,), names=("age", "sex=f", "sex=m", "ward=1"), ignored=("id", "ill"), gaps=True
-)  # as of a table with columns of words
+# As of a table with columns of words.
+OWN = InputSpec("table", (4,), names=("age", "sex=f", "sex=m", "ward=1"), ignored=("id", "ill"), gaps=True)
 
 
 def test_a_row_of_the_training_file_is_an_input_in_any_order() -> None:

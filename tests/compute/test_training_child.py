@@ -185,9 +185,8 @@ async def test_one_child_serves_several_trainers_and_trains_at_low_priority(
     await one.queue.call(TINY, PrepareRequest())
     child = one.child()
     await one.queue.call(other, PrepareRequest())
-    assert os.getpriority(os.PRIO_PROCESS, child or 0) == os.getpriority(
-        os.PRIO_PROCESS, 0
-    )  # loading is not to take forever
+    # Loading is not to take forever.
+    assert os.getpriority(os.PRIO_PROCESS, child or 0) == os.getpriority(os.PRIO_PROCESS, 0)
     for _ in range(2):
         await one.fitting(other)
     assert one.child() == child

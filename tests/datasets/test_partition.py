@@ -231,9 +231,8 @@ def test_pathological_counts_are_those_of_flwr_datasets_for_the_same_labels() ->
     theirs = PathologicalPartitioner(7, "label", 3, shuffle=False)
     theirs.dataset = datasets.Dataset.from_dict({"label": LABELS.tolist()})
     chosen = {i: np.flatnonzero(row).tolist() for i, row in enumerate(ours)}
-    theirs._determine_partition_id_to_unique_labels = lambda: (
-        None
-    )  # drawn by us; what is left is the dealing of rows
+    # Drawn by us; what is left is the dealing of rows.
+    theirs._determine_partition_id_to_unique_labels = lambda: None
     theirs._unique_labels, theirs._partition_id_to_unique_labels = list(range(10)), chosen
     expected = [np.bincount(theirs.load_partition(i)["label"], minlength=10) for i in range(7)]
     assert (ours == expected).all()

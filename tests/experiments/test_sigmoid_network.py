@@ -50,7 +50,6 @@ def test_row_privacy_without_noise_and_with_all_rows_is_plain_descent() -> None:
 def test_the_noise_has_the_stated_deviation() -> None:
     model, privacy = initial(1, 400, 50, 3), RowPrivacy(3.0, 0.5)
     x = np.zeros((1, 400))
-    noise = noisy_gradient(model, x, Y[:1], privacy, np.random.default_rng(5))[
-        "hidden.weight"
-    ]  # of a gradient of 0
+    # Of a gradient of 0.
+    noise = noisy_gradient(model, x, Y[:1], privacy, np.random.default_rng(5))["hidden.weight"]
     assert noise.std() == pytest.approx(1.5, rel=0.03)

@@ -247,9 +247,8 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--mode", choices=[*MODES], default="open", help="of the node")
     asked = parser.parse_args()
-    warnings.simplefilter(
-        "ignore", InsecureRequestWarning
-    )  # of each request, where a node's certificate is its own
+    # Of each request, where a node's certificate is its own.
+    warnings.simplefilter("ignore", InsecureRequestWarning)
     with tempfile.TemporaryDirectory() as folder, ExitStack() as ending:
         made = MODES[asked.mode](Path(folder))
         ending.callback(made.stop)

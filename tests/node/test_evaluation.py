@@ -59,9 +59,8 @@ async def test_all_nodes_show_the_figures_of_all_rows() -> None:
         for node in mesh.nodes.values():
             view = node.job(MNIST_3_7).as_json()
             assert view["mesh"]["accuracy"] == 904 / 1014 and "by_node" not in view["mesh"]
-            assert (
-                view["post_fedavg_accuracy"] == first["by_node"][node.me.id]["accuracy"]
-            )  # its own stays beside it
+            # Its own stays beside it.
+            assert view["post_fedavg_accuracy"] == first["by_node"][node.me.id]["accuracy"]
 
 
 async def test_a_node_may_keep_its_counts_to_itself_and_name_its_group() -> None:

@@ -79,9 +79,8 @@ async def test_the_history_says_how_many_bytes_a_round_moved() -> None:
         await mesh.train()
         moved = [node.history(MNIST_3_7)[0]["bytes"] for node in mesh.nodes.values()]
         assert sum(each["sent"] for each in moved) == sum(each["received"] for each in moved)
-        assert all(
-            each["received"] > 2 * 3 * 4 for each in moved
-        )  # two updates of three numbers of 4 bytes, at least
+        # Two updates of three numbers of 4 bytes, at least.
+        assert all(each["received"] > 2 * 3 * 4 for each in moved)
         node = mesh.nodes["a"]
         node.gave(str(node.job(MNIST_3_7).digest), 1000)
         node.gave("0" * 64, 5000)

@@ -376,9 +376,8 @@ async def test_messages_that_no_holder_sends_are_refused_and_change_nothing() ->
         for number in range(4):
             job.receive(said("a", "a", f"s{number}", no_reason))
         assert not job.predictions.is_busy
-        with pytest.raises(
-            JobBusy, match="4 predictions for a are under way"
-        ):  # the compute queue is still at them
+        # The compute queue is still at them.
+        with pytest.raises(JobBusy, match="4 predictions for a are under way"):
             job.receive(said("a", "a", "s6", question()))
         for number in range(4):
             job.receive(PredictionNotComputed(PeerId("a"), f"s{number}", "x"))

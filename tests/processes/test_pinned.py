@@ -67,9 +67,8 @@ def test_four_pinned_nodes_train_and_a_fifth_waits_until_it_is_accepted(tmp_path
     assert {tuple(record["contributors"]) for record in before} == {("n0", "n1", "n2", "n3")}
     assert len({record["digest"] for record in before}) == 1
     assert "n4" not in seen
-    assert {record["initiator"] for record in after} == {
-        "n4"
-    }  # who came later has an older model, so it gave none
+    # Who came later has an older model, so it gave none.
+    assert {record["initiator"] for record in after} == {"n4"}
     assert len({record["digest"] for record in after}) == 1
     assert modes == {"pinned"}
     assert plain.status_code == 403 and plain.json()["error"] == "tls_needed"

@@ -430,9 +430,8 @@ def test_the_statement_names_every_field_but_the_signature_in_a_fixed_order() ->
         f.name for f in fields(stated) if f.name != "signature"
     ]
     assert stated.statement() == replace(stated, signature="other").statement()
-    assert (
-        replace(stated, segments="").statement() == "\n".join(lines[:-1]).encode()
-    )  # as before there were segments
+    # As before there were segments.
+    assert replace(stated, segments="").statement() == "\n".join(lines[:-1]).encode()
 
 
 @pytest.mark.parametrize("name", [one.name for one in fields(PLAIN) if one.name != "signature"])

@@ -314,10 +314,8 @@ def test_a_returning_node_ends_its_training_takes_the_average_and_says_so() -> N
     bench.hear(stated("c"))
     assert (bench.phase, bench.one(CancelWork)) == (Phase.FETCHING, CancelWork(key()))
     assert bench.one(Fetch) == Fetch(key(), PeerId("c"), AVERAGE.digest)
-    assert (bench.one(Send).to, bool(bench.said(ModelParams).declined)) == (
-        ("d",),
-        True,
-    )  # it may wait for this node
+    # It may wait for this node.
+    assert (bench.one(Send).to, bool(bench.said(ModelParams).declined)) == (("d",), True)
     assert bench.hear(came("d")) == []
     bench.hear(fetched())
     assert (bench.phase, bench.w) == (Phase.MEASURING, [5, 5])

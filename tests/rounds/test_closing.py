@@ -204,11 +204,8 @@ def test_a_better_model_is_measured_here_adopted_and_saved() -> None:
     assert [save.params for save in bench.all(Save)].count(params(w=[7, 7])) == 1
     (record,), view = bench.job.records(), bench.job.view().as_json()
     assert (record["exchanged_with"], record["post_fedavg_accuracy"]) == ("a", 0.8)
-    assert (view["model_was_exchanged"], view["exchanged_with"], view["contributors"]) == (
-        "Yes",
-        "a",
-        2,
-    )  # of two nodes
+    # Of two nodes.
+    assert (view["model_was_exchanged"], view["exchanged_with"], view["contributors"]) == ("Yes", "a", 2)
     assert record["digest"] != view["digest"]  # the record keeps that of the average
     bench.hear(ClaimReceived(claim("a", accuracy=0.1)))
     answer = bench.one(Answer)

@@ -81,9 +81,8 @@ def test_the_learning_rate_is_limited_as_a_multiple_of_the_trainers_default(
 def test_what_this_node_decides_itself_is_not_limited() -> None:
     limits = replace(LIMITS, own={"e": 500, "b": 50})
     assert limits.exceeded(HUGE, declared()) == ""
-    own_rate = replace(
-        LIMITS, own={"u": 1000.0, "e": 1, "b": 50}
-    )  # the operator's own rate is not what a start asks for
+    # The operator's own rate is not what a start asks for.
+    own_rate = replace(LIMITS, own={"u": 1000.0, "e": 1, "b": 50})
     assert not own_rate.exceeded(HUGE, declared())
     assert "at most 20 epochs" in replace(LIMITS, own={"b": 50}).exceeded(HUGE, declared())
 

@@ -326,9 +326,8 @@ def test_a_goal_is_decided_by_validation_rows_where_there_are_some(until: str) -
     bench.hear(Evaluated(effect.key, effect.shared.digest, 0.5, 10, validation=Scored(0.95, 20, 19)))
     said = bench.said(Accuracy)
     assert said.report == ReportMessage(accuracy=0.95, examples=20, right=19, split="validation")
-    assert (
-        said.accuracy == 0.5 and said.measured is not None and said.measured.examples == 10
-    )  # test rows, as before
+    # Test rows, as before.
+    assert said.accuracy == 0.5 and said.measured is not None and said.measured.examples == 10
 
 
 def test_without_a_goal_validation_rows_cost_nothing() -> None:

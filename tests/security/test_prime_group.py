@@ -64,9 +64,8 @@ def decoded(data: bytes) -> Point:
 def low_order_points() -> list[Point]:
     """All eight points whose order divides 8."""
     y = 5
-    while (
-        True
-    ):  # a point of order 8: the order of the subgroup times any point of the curve, for half of the points
+    # A point of order 8: the order of the subgroup times any point of the curve, for half of the points.
+    while True:
         y += 1
         square = (y * y - 1) * pow(D * y * y + 1, -1, P) % P
         if pow(square, (P - 1) // 2, P) == 1:

@@ -103,9 +103,8 @@ def test_a_goal_is_judged_by_all_rows() -> None:
     judged = 0
     for number in range(4):
         records = [node.job.history.records[number].view() for node in cluster.nodes.values()]
-        meshes = [
-            record.get("mesh") for record in records
-        ]  # none where another node was quicker to start the next round
+        # None where another node was quicker to start the next round.
+        meshes = [record.get("mesh") for record in records]
         assert len({mesh["accuracy"] for mesh in meshes if mesh and mesh["nodes"] == 3}) == 1
         for record in records:
             if decision := record["decision"]:

@@ -105,9 +105,8 @@ def test_an_acknowledged_update_must_be_on_the_disk() -> None:
     book = ledger()
     disk = SavedJob({"updates_from": 0}, updates=(KeptUpdate(OF_B),))
     book.acknowledged_update(A, Accepted(B, OF_B.key, counts=True), disk)
-    book.acknowledged_update(
-        A, Accepted(C, key(0), counts=True), SavedJob({"updates_from": 1})
-    )  # its round is over
+    # Its round is over.
+    book.acknowledged_update(A, Accepted(C, key(0), counts=True), SavedJob({"updates_from": 1}))
     with pytest.raises(InvariantBroken, match=r"a acknowledged c's .*, which is not on its disk"):
         book.acknowledged_update(A, Accepted(C, key(0), counts=False), disk)
 

@@ -39,9 +39,8 @@ def test_segments_take_two_models_and_what_no_sender_may_hold_alone() -> None:
         requests, passed = figures.kinds[kind]
         assert requests == 3 and passed == pytest.approx(segments * MODEL / 4, rel=0.001)
     assert figures.bytes_out == pytest.approx(1.75 * MODEL, rel=0.001)
-    assert (
-        7.0 <= figures.seconds <= 8.0
-    )  # the extra segment goes from one node to its next: all links are not full
+    # The extra segment goes from one node to its next: all links are not full.
+    assert 7.0 <= figures.seconds <= 8.0
 
 
 def test_training_and_latency_add_up() -> None:

@@ -48,9 +48,8 @@ def test_no_stranger_or_member_says_that_another_one_is_gone(mesh: Harness) -> N
     for state in states:
         for incarnation in (0, 1, 900, HIGHEST):
             assert probe(first, stranger, claim(victim, state, incarnation, by="n2")) == 200
-            assert (
-                probe(first, itself, claim(victim, state, incarnation), key=key) == 200
-            )  # anybody can state a key
+            # Anybody can state a key.
+            assert probe(first, itself, claim(victim, state, incarnation), key=key) == 200
     assert probe(first, itself, incarnation=HIGHEST, key=key) == 200
     announce = {"iAm": stranger, "incarnation": 0, "members": [claim(victim, "left", 5)]}
     assert post(first, "/announce", json.dumps(announce).encode())[0] == 201

@@ -111,9 +111,8 @@ def test_what_a_member_signed_before_it_was_started_again_is_outdated(mesh: Harn
     tell(mesh, insider, *old)
     assert first.states()[victim.name] == "alive"
     assert first.told("peer_left") == []
-    tell(
-        mesh, insider, claim(victim, "left", incarnation_of(first, victim.name), key=key)
-    )  # what counts, to compare
+    # What counts, to compare.
+    tell(mesh, insider, claim(victim, "left", incarnation_of(first, victim.name), key=key))
     assert len(first.told("peer_left")) == 1
 
 

@@ -76,10 +76,8 @@ async def test_what_is_only_large_counts() -> None:
 
 
 async def test_clipping_bounds_what_one_node_can_do() -> None:
-    rules: dict[str, Any] = {
-        "aggregation": "agg0",
-        "clip_norm": 3**0.5 / 2,
-    }  # the norm of 0.5 in each of three numbers
+    # The norm of 0.5 in each of three numbers.
+    rules: dict[str, Any] = {"aggregation": "agg0", "clip_norm": 3**0.5 / 2}
     async with mesh_of(1.0, 2.0, 3.0, **rules) as mesh:
         await round_with(mesh, 50, **rules)
         assert len(digests(mesh)) == 1

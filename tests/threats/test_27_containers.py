@@ -36,9 +36,8 @@ def test_every_container_is_read_only_without_capabilities_and_can_gain_none() -
 def test_each_node_has_a_volume_of_its_own_for_data_and_ports_lead_to_this_machine_only() -> None:
     volumes = re.findall(r"- \$\{DATASETS:-(\S+)\}:/data$", COMPOSE, re.MULTILINE)  # the page imports into it
     assert len(volumes) == len(set(volumes)) == len(re.findall(r"^  node-\w+:$", COMPOSE, re.MULTILINE))
-    assert not any(
-        volume.startswith((".", "/", "~")) for volume in volumes
-    )  # no folder of the host, unless it is named
+    # No folder of the host, unless it is named.
+    assert not any(volume.startswith((".", "/", "~")) for volume in volumes)
     assert all(port.startswith("127.0.0.1:") for port in re.findall(r'- "([\d.:]+:4000)"', COMPOSE))
 
 

@@ -571,10 +571,8 @@ def test_a_label_of_several_nodes_is_averaged_over_those_that_have_it(tmp_path: 
 def test_where_nobody_with_the_label_took_part_the_own_head_stays(tmp_path: Path) -> None:
     first, _, third = overlapping(tmp_path)
     mine, theirs = trained(first, start(first)), trained(third, start(third))
-    held = {
-        **mine,
-        **{name: theirs[name] for name in (*CORE, *SEVERAL)},
-    }  # the average of a round of the third node alone
+    # The average of a round of the third node alone.
+    held = {**mine, **{name: theirs[name] for name in (*CORE, *SEVERAL)}}
     assert (head_of(first, held, "b") == head_of(first, mine, "b")).all()
 
 

@@ -437,9 +437,8 @@ async def test_a_large_body_that_is_not_wanted_is_refused_by_its_head(
     async with running() as port:
         tracemalloc.start()
         try:
-            status, told = await answer_to(
-                port, begun(PATH, BINARY_TYPE, 100 * MEGA, b"another head")
-            )  # and no more of it
+            # And no more of it.
+            status, told = await answer_to(port, begun(PATH, BINARY_TYPE, 100 * MEGA, b"another head"))
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()

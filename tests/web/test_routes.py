@@ -119,10 +119,8 @@ async def test_which_methods_there_are_is_told_to_everybody(client: Client) -> N
 async def test_what_is_read_has_the_status_and_type_that_are_stated(
     client: Client, node: FakeNode, endpoint: Endpoint, ready: bool
 ) -> None:
-    node.reasons, node.trust = (
-        [] if ready else ["a"],
-        Trust(key_text(bytes(32))),
-    )  # some is told in a pinned mesh only
+    # Some is told in a pinned mesh only.
+    node.reasons, node.trust = [] if ready else ["a"], Trust(key_text(bytes(32)))
     answer = await client.get(endpoint.path)
     assert answer.status_code in (endpoint.status, *endpoint.alike)
     assert answer.mimetype == endpoint.answer_type

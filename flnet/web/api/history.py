@@ -290,9 +290,8 @@ async def replay_of(node: Node, trainer: TrainerId, number: int) -> Replay:
     """
     records = await node.records(trainer, 1, until=number)
     record = records[-1] if records and records[-1]["round"] == number else None
-    async with current_app.extensions.setdefault(
-        "flnet.replay", asyncio.Lock()
-    ):  # all events are read: one at a time
+    # All events are read: one at a time.
+    async with current_app.extensions.setdefault("flnet.replay", asyncio.Lock()):
         events = await node.events()
     told = await asyncio.to_thread(replayed, node.me.id, trainer, number, record, events)
     if record is None and not told.steps:

@@ -45,9 +45,8 @@ from flnet.wire.transport import CONTROL_BYTES, MESH_HEADER, mesh_of
 BURST, PER_SECOND = 2000.0, 200.0  # messages of one address; fifty nodes on one machine send a hundred a second
 MOST_OTHER_MESHES, MOST_OF_CALLER = 64, 8  # refusals of other meshes in the event log: in all, and of one caller
 MAX_UNDER_WAY = 512  # messages that wait for their answer at the same time
-HELD_BYTES = (
-    16 * MEGABYTE
-)  # of a body before it is admitted; Hypercorn hands over a few pieces of 64 KiB until then
+# Of a body before it is admitted; Hypercorn hands over a few pieces of 64 KiB until then.
+HELD_BYTES = 16 * MEGABYTE
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"

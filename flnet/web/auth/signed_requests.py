@@ -22,10 +22,8 @@ from flnet.text import text
 from flnet.web.auth.permissions import caller_ip
 from flnet.wire.transport import sha256_of
 
-MAX_REPORTED, MAX_REPORTED_EACH = (
-    256,
-    16,
-)  # refusals in the event log: in all, and of one address; each reason once
+# Refusals in the event log: in all, and of one address; each reason once.
+MAX_REPORTED, MAX_REPORTED_EACH = 256, 16
 KNOCKS, KNOCKS_PER_SECOND = 10.0, 1.0  # announcements of all strangers at one address together
 
 

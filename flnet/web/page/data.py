@@ -236,9 +236,8 @@ def parts_picture(parts: Sequence[Sequence[int]], names: Sequence[str], own: int
     """
     if len(parts) < 2 or not names or any(len(counts) != len(names) for counts in parts):
         return None
-    first = max(
-        0, min(own - 1 - MOST_PARTS // 2, len(parts) - MOST_PARTS)
-    )  # this node's part is among those shown
+    # This node's part is among those shown.
+    first = max(0, min(own - 1 - MOST_PARTS // 2, len(parts) - MOST_PARTS))
     shown = range(first, min(first + MOST_PARTS, len(parts)))
     classes = [one_line(name, 60) for name in names[:MOST_CLASSES_DRAWN]]
     most = max(parts[part][place] for part in shown for place in range(len(classes))) or 1

@@ -170,6 +170,5 @@ def test_equal_numbers_are_never_sent_as_equal_bytes() -> None:
         for part in contents(m)
         if len(part) > 1000 and bodies.count(part) > 1
     }
-    assert doubled == {"Keys", "Combined", "EncryptedGradients"}, (
-        sent_twice
-    )  # A passes [[X_B' w]] on, and both get the keys
+    # A passes [[X_B' w]] on, and both get the keys.
+    assert doubled == {"Keys", "Combined", "EncryptedGradients"}, sent_twice

@@ -207,9 +207,8 @@ async def test_who_takes_nothing_loses_the_turn(
             next_one = asyncio.create_task(http.get(f"http://127.0.0.1:{port}{PATH}"))
             while len(node.lent) < 2:
                 await asyncio.sleep(0.01)
-            monkeypatch.setattr(
-                served, "STALL_SECONDS", 60.0
-            )  # a busy machine may stall who takes what it is sent
+            # A busy machine may stall who takes what it is sent.
+            monkeypatch.setattr(served, "STALL_SECONDS", 60.0)
             assert len((await next_one).content) == LARGE
         assert node.lent == [DIGEST, DIGEST]
 

@@ -165,10 +165,8 @@ def test_the_dashboard_names_only_metrics_and_labels_that_there_are_and_no_metri
         labels = {name for metric in metrics[:1] for key in lines[metric] for name, _ in key} | OF_PROMETHEUS
         used = {*re.findall(r"(\w+)\s*=~", query), *re.findall(r"\{\{(\w+)\}\}", legend)}
         assert used <= labels, (query, legend)
-    unshown = {
-        "flnet_privacy_delta",
-        "flnet_secure_sum_contributors",
-    }  # constant, or shown as updates in the model
+    # Constant, or shown as updates in the model.
+    unshown = {"flnet_privacy_delta", "flnet_secure_sum_contributors"}
     assert {name for name in lines if name.startswith("flnet_")} - named == unshown
 
 

@@ -121,9 +121,8 @@ def test_the_page_predicts_what_the_node_predicts(name: str, chromium: Any, tmp_
 @pytest.mark.parametrize("name", ["words", "MNIST_3_7"])
 def test_the_page_breaks_no_rule_of_accessibility(name: str, locale: str, chromium: Any, tmp_path: Path) -> None:
     made = exported(name, tmp_path)
-    opened = Offline(
-        chromium, made, tmp_path, locale=locale, bypass_csp=True
-    )  # the rules are a script from outside
+    # The rules are a script from outside.
+    opened = Offline(chromium, made, tmp_path, locale=locale, bypass_csp=True)
     answers(opened, made)
     assert opened.page.locator("html").get_attribute("lang") == locale[:2]
     assert (

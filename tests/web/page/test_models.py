@@ -159,9 +159,8 @@ async def test_a_model_is_pinned_and_unpinned_by_its_button(client: Client, node
 
 async def test_going_back_is_asked_first_and_says_what_it_means(client: Client, node: ViewNode) -> None:
     page = await load(client, HERE)
-    (link,) = [
-        a["href"] or "" for a in page.all("a") if "back=" in (a.get("href") or "")
-    ]  # not for the one in use
+    # Not for the one in use.
+    (link,) = [a["href"] or "" for a in page.all("a") if "back=" in (a.get("href") or "")]
     assert link == f"{HERE}?back={OLD}#back"
     page = await load(client, link.partition("#")[0])
     assert "on all nodes if it is started at this node" in page.text
