@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 BOUNDS = {
-    "works.W1": 1.5,
-    "works.W2": 1.5,
-    "works.W3": 1.5,
+    "works.W1": 1.4,
+    "works.W2": 1.3,
+    "works.W3": 1.8,
     "exchange.large": 2.0,
     "wire": 1.02,
     "codec.encode": 3.0,
