@@ -28,6 +28,10 @@
     measure = "accuracy"
     value = 0.98                         # or "> 0.96", or "0.98 to 0.99"
 
+    [[means]]                            # a row that is the mean of others
+    name = "mean of both"
+    of = ["...", "..."]
+
     [[published]]                        # or all that a work has for this table (`flnet.experiments.published`)
     work = "delgado2024"
 
@@ -88,6 +92,17 @@ class Note(Record):
     measure: str = ""
 
 
+class MeanRow(Record):
+    """A row without trainings of its own: the means of others, for a value that the source has of all of them.
+
+    Attributes:
+        of: the rows; a seed counts that all of them have.
+    """
+
+    name: str
+    of: tuple[str, ...] = Field(min_length=2)
+
+
 class PlanLine(Record):
     """A row or a column.
 
@@ -111,6 +126,7 @@ class Plan(Record):
         pairs: pairs of columns that are compared node by node: who gains by the second one.
         published_tests: rank tests of the works from which published values are taken.
         by_node: figures of single nodes that are reported and kept, by round where they are among a cell's curves.
+        means: rows that are the means of others.
         tolerance: larger differences from published values are listed, with the notes about them; below 0.1 in
             proportion to the published value.
     """
@@ -131,8 +147,14 @@ class Plan(Record):
     compared: tuple[tuple[str, ...], ...] = ()
     by_node: tuple[str, ...] = ()
     pairs: tuple[tuple[str, str], ...] = ()
+    means: tuple[MeanRow, ...] = ()
     tolerance: float = Field(default=0.03, ge=0)
     notes: tuple[Note, ...] = ()
+
+    @property
+    def row_names(self) -> list[str]:
+        """All rows of the report: those that are trained, and those that are the means of others."""
+        return [row.name for row in (*self.rows, *self.means)]
 
     def cells(self, seeds: int | None = None, *, quick: bool = False) -> list[Cell]:
         """All trainings of the table, row by row.
@@ -214,8 +236,8 @@ def _quoting(plan: Plan, quotations: Sequence[Quotation]) -> Plan:
     Raises:
         SettingsError: a work has none for this plan.
     """
-    names = [[line.name for line in lines] for lines in (plan.rows, plan.columns, plan.measures)]
-    values = [value for quotation in quotations for value in quotation.cells(*names)]
+    columns, measures = ([line.name for line in lines] for lines in (plan.columns, plan.measures))
+    values = [value for quotation in quotations for value in quotation.cells(plan.row_names, columns, measures)]
     tests = published_tests(dict.fromkeys(quotation.work for quotation in quotations))
     return plan.model_copy(update={"published": (*plan.published, *values), "published_tests": tuple(tests)})
 
@@ -277,7 +299,7 @@ def _check(plan: Plan, path: Path) -> None:
         SettingsError: something is wrong.
     """
     names = {
-        "row": [row.name for row in plan.rows],
+        "row": plan.row_names,
         "column": [column.name for column in plan.columns],
         "measure": [measure.name for measure in plan.measures],
     }
@@ -289,6 +311,8 @@ def _check(plan: Plan, path: Path) -> None:
                 _known(getattr(reference, what), what, existing, path)
     for name in itertools.chain(*plan.compared, *plan.pairs):
         _known(name, "column", names["column"], path)
+    for name in itertools.chain(*(line.of for line in plan.means)):
+        _known(name, "row", [row.name for row in plan.rows], path)
     for name in plan.statistics:
         _known(name, "measure", names["measure"], path)
     for name in (measure.reaches for measure in plan.measures if measure.reaches):

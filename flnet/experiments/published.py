@@ -11,6 +11,7 @@ may be a bound ("> 0.96") or a range ("0.98 to 0.99") where the source prints no
 from __future__ import annotations
 
 import csv
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -136,15 +137,18 @@ class Quotation(Record):
     """Values of a work that a table shows: those whose row, column and measure it has.
 
     Attributes:
-        of_row, of_column: only values of this row or column of the source.
-        row, column: where the table has them, if its names are others.
+        of_row, of_column, of_measure: only values of this row, column or measure of the source.
+        row, column, measure: where the table has them, if its names are others; several if more than one of its
+            rows or columns stands for that of the source.
     """
 
     work: str
     of_row: str | None = None
     of_column: str | None = None
-    row: str | None = None
-    column: str | None = None
+    of_measure: str | None = None
+    row: str | tuple[str, ...] = ()
+    column: str | tuple[str, ...] = ()
+    measure: str | tuple[str, ...] = ()
 
     def cells(self, rows: Sequence[str], columns: Sequence[str], measures: Sequence[str]) -> list[Published]:
         """The values, by the names of the table.
@@ -152,16 +156,24 @@ class Quotation(Record):
         Raises:
             SettingsError: there is no such work, or it has no value for the table.
         """
+        wanted = {"row": self.of_row, "column": self.of_column, "measure": self.of_measure}
+        places = {"row": self.row, "column": self.column, "measure": self.measure}
+        known = {"row": rows, "column": columns, "measure": measures}
         found = []
         for line in lines_of(self.work):
-            if self.of_row not in {None, line.row} or self.of_column not in {None, line.column}:
+            own = {name: getattr(line, name) for name in wanted}
+            if any(name not in {None, own[of]} for of, name in wanted.items()):
                 continue
-            row, column = self.row or line.row, self.column or line.column
-            if row in rows and column in columns and line.measure in measures:
-                found.append(line.model_copy(update={"row": row, "column": column}))
+            names = [[n for n in _names(places[of]) or (own[of],) if n in known[of]] for of in wanted]
+            for place in itertools.product(*names):
+                found.append(line.model_copy(update=dict(zip(wanted, place, strict=True))))
         if not found:
             raise SettingsError(f"{self.work} has no published value for a row, column and measure of this table")
         return [Published(**{name: getattr(line, name) for name in Published.model_fields}) for line in found]
+
+
+def _names(given: str | tuple[str, ...]) -> tuple[str, ...]:
+    return (given,) if isinstance(given, str) else given
 
 
 class PublishedLine(Published):

@@ -131,10 +131,10 @@ def measure_section(plan: Plan, name: str, entries_of_all: Sequence[TableEntry])
     columns = [column.name for column in plan.columns]
     at = {(entry.row, entry.column): entry for entry in table}
     yield from _head("", *columns)
-    for row in plan.rows:
-        cells = [at.get((row.name, column)) for column in columns]
+    for row in plan.row_names:
+        cells = [at.get((row, column)) for column in columns]
         if any(cell is not None for cell in cells):
-            yield _row(row.name, *map(_cell, cells))
+            yield _row(row, *map(_cell, cells))
 
 
 def _cell(entry: TableEntry | None) -> str:

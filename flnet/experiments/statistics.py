@@ -8,7 +8,7 @@ method; rank 1 is the best of a row. SciPy, which comes with the extra `experime
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, sqrt
 from statistics import fmean, stdev
@@ -209,7 +209,20 @@ def entries(plan: Plan, cells: Sequence[Cell], results: Results) -> list[TableEn
             and (goal := outcome.value(measure.figure, nodes=measure.nodes)) is not None
         }
         table.append(_entry(place, measure, done, goals, value, len(at_place) - len(done)))
-    return table
+    return table + list(_mean_rows(plan, table, published))
+
+
+def _mean_rows(
+    plan: Plan, table: Sequence[TableEntry], published: Mapping[tuple[str, str, str], Published]
+) -> Iterator[TableEntry]:
+    """The rows that are means of others."""
+    at = {(entry.row, entry.column, entry.measure): dict(entry.values) for entry in table}
+    for measure, line, column in itertools.product(plan.measures, plan.means, plan.columns):
+        rows = [at.get((row, column.name, measure.name), {}) for row in line.of]
+        seeds = sorted(set.intersection(*map(set, rows)))
+        values = tuple((seed, fmean(row[seed] for row in rows)) for seed in seeds)
+        place = (line.name, column.name, measure.name)
+        yield TableEntry(*place, values, published.get(place))
 
 
 def _entry(
@@ -286,7 +299,8 @@ def comparisons(plan: Plan, table: Iterable[TableEntry]) -> list[RankComparison]
     Raises:
         NotOffered: SciPy is not installed.
     """
-    known = list(table)
+    means = {line.name for line in plan.means}
+    known = [entry for entry in table if entry.row not in means]
     measures = {measure.name: measure for measure in plan.measures}
     sets = plan.compared or (tuple(column.name for column in plan.columns),)
     tests = []

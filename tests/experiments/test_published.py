@@ -85,6 +85,20 @@ def test_a_table_takes_the_rows_that_it_has(tmp_path: Path) -> None:
     )
     (cell,) = moved.cells(["five"], ["ten"], ["pair Jaccard"])
     assert (cell.row, cell.column, cell.value.printed) == ("five", "ten", "> 0.96")
+    several = Quotation(
+        work="delgado2024",
+        of_row="scene",
+        row=("first", "second", "third"),
+        of_column="agg0",
+        column="mine",
+        of_measure="F1-CTG",
+        measure="F1",
+    )
+    cells = several.cells(["first", "second"], ["mine"], ["F1", "F1-CTG"])
+    assert [(cell.row, cell.column, cell.measure, cell.value.low) for cell in cells] == [
+        ("first", "mine", "F1", 0.752),
+        ("second", "mine", "F1", 0.752),
+    ]
     with pytest.raises(SettingsError, match="delgado2024 has no published value for a row"):
         quotation.cells(["scene"], ["mine"], ["F1-CTG"])
     path = tmp_path / "own.toml"

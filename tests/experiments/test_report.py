@@ -13,6 +13,7 @@ import pytest
 
 from flnet.errors import LocalError
 from flnet.experiments import plots, report
+from flnet.experiments.cells import Outcome
 from flnet.experiments.plan import Measure
 from flnet.experiments.plots import draw_ranks, save
 from flnet.experiments.published import PublishedTest
@@ -111,6 +112,27 @@ def test_a_table_that_was_written_gives_the_same_sections(tmp_path: Path, no_plo
     (tmp_path / "again.csv").write_text("row,mean\nx,y\n")
     with pytest.raises(LocalError, match=r"again.csv is no table of small"):
         read_table(plan, tmp_path / "again.csv")
+
+
+def test_a_row_may_be_the_mean_of_others(tmp_path: Path, no_plots: None) -> None:
+    """It has a published value of its own, counts in no rank test, and is kept like other rows."""
+    more = '[[means]]\nname = "both"\nof = ["scene", "ye|ast"]\n[[means]]\nname = "none"\nof = ["scene", "lost"]\n'
+    value = '[[published]]\nrow = "both"\ncolumn = "agg0"\nmeasure = "accuracy"\nvalue = 0.7\n'
+    plan = small_plan(tmp_path, TABLE.replace("[[notes]]", f"{more}{value}[[notes]]"))
+    cells = plan.cells()
+    assert [cell.row for cell in cells] == [cell.row for cell in small_plan(tmp_path).cells()]
+    results = results_of(tmp_path, cells)
+    results.add([(cell, Outcome(figures={"after.accuracy": (0.3,)})) for cell in cells if cell.row == "ye|ast"])
+    write_report(plan, cells, results, tmp_path / "out")
+    text = (tmp_path / "out/report.md").read_text("utf-8")
+    assert "| both | 0.4550 ± 0.0050 (3)<br>0.7000 -0.2450 | 0.5050 ± 0.0050 (3) | 0.4050 ± 0.0050 (3) |" in text
+    assert "| none | - | - | - |" in text
+    assert "| 6 |" in text  # rows of the rank test: two of the table with three seeds
+    again = read_table(plan, tmp_path / "out/table.csv")
+    assert (
+        list(measure_section(plan, "accuracy", again))[-2:]
+        == [line for line in text.splitlines() if line.startswith(("| both | 0.4", "| none"))][:2]
+    )
 
 
 def test_the_deviation_of_the_source_stands_behind_its_value(tmp_path: Path) -> None:
