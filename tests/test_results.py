@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import importlib.util
 import re
 from functools import cache
@@ -229,3 +230,66 @@ def test_plots_are_drawn_from_the_kept_means() -> None:
     )
     for name in ("mesh-or-alone", "fine-and-coarse-labels", "one-hostile-node"):
         assert drawn[name].get_legend_handles_labels()[1]
+
+
+# Rounds of large meshes.
+
+SCALE_MEANS = ("seconds", "mb_mean", "requests_mean")
+
+
+@cache
+def scale() -> dict[tuple[str, str, int], dict[str, dict[str, float]]]:
+    """The table of rounds, by topology, link and nodes: what was simulated, and what was calculated."""
+    rows: dict[tuple[str, str, int], dict[str, dict[str, float]]] = {}
+    with (RESULTS / "scale" / "table.csv").open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            topology, link, nodes, how = row["topology"], row["link"], int(row["nodes"]), row["how"]
+            figures = {name: float(row[name]) for name in list(row)[5:] if row[name]}
+            rows.setdefault((topology, link, nodes), {})[how] = figures
+    return rows
+
+
+def test_the_table_of_rounds_in_large_meshes_has_the_figures_that_were_kept() -> None:
+    text = (ROOT / "docs" / "scale.md").read_text("utf-8")
+    _, head, _, *rows = next(table for table in tables(text) if table[1][:3] == ["link", "nodes", "`mesh`"])
+    assert len(rows) == 10
+    for link, nodes, *cells in rows:
+        for name, seconds, sent in zip(head[2::2], cells[::2], cells[1::2], strict=True):
+            made = scale()[name.strip("`"), link.strip("`"), int(nodes)]
+            simulated, _, least = seconds.partition(" / ")
+            true = [(least, made["calculated"]["seconds"])]
+            true.append((sent, made.get("simulated", made["calculated"])["mb_mean"]))
+            if "simulated" in made:
+                true.append((simulated, made["simulated"]["seconds"]))
+            else:
+                assert simulated == "-"
+            for number, value in true:
+                quoted = QUOTED.fullmatch(f"{number}<!-- = -->")
+                assert quoted and says(quoted, value), f"{name}, {link}, {nodes}: {number} is {value}"
+    assert "`ring` has the figures of `random:2`, to 0.1 %" in text
+    for (topology, link, count), made in scale().items():
+        for how, figures in made.items() if topology == "random:2" else ():
+            ring = scale()["ring", link, count][how]
+            assert all(ring[name] == pytest.approx(figures[name], rel=1e-3) for name in SCALE_MEANS)
+
+
+def test_calculated_rounds_agree_with_simulated_ones_as_far_as_it_is_said() -> None:
+    both = {case: made for case, made in scale().items() if len(made) == 2}
+    ratios = {
+        case: {name: made["simulated"][name] / made["calculated"][name] for name in SCALE_MEANS}
+        for case, made in both.items()
+    }
+    longer = [ratio.pop("seconds") for (topology, *_), ratio in ratios.items() if topology == "segments:3"]
+    for (topology, *_), ratio in ratios.items():
+        if topology == "mesh":  # there, downloads wait for others
+            del ratio["seconds"]
+    assert all(abs(value - 1) < 0.005 for ratio in ratios.values() for value in ratio.values())
+    text = " ".join((ROOT / "docs" / "scale.md").read_text("utf-8").split())
+    assert f"takes {min(longer):.2f} to {max(longer):.2f} times as long" in text
+    assert "agrees with the simulation to 0.5 % in seconds" in text
+
+
+def test_what_a_node_sends_at_most_in_segments_is_what_was_kept() -> None:
+    text = " ".join((ROOT / "docs" / "scale.md").read_text("utf-8").split())
+    made = scale()["segments:3", "100mbit", 30]["simulated"]
+    assert f"none sends more than {made['mb_out_most']:.0f} MB ({made['mb_mean']:.0f} in the mean)" in text
