@@ -21,7 +21,7 @@ from flnet.compute import queue as training
 from flnet.compute.verbs import EvaluateRequest, FitRequest, FitResult, PrepareRequest
 from flnet.node.interface import EditHyperParams
 from flnet.params.params import TrainerId
-from flnet.protocol import messages, secure_sum
+from flnet.protocol import messages, secure_sum, segments
 from flnet.rounds.steps import Phase
 from flnet.settings import PREFIX, Settings, load_settings
 from flnet.trainer import HyperParams, NoisySteps, RowPrivacy, Score
@@ -159,7 +159,7 @@ def test_links_lead_somewhere(name: str) -> None:
 
 @pytest.mark.parametrize(("kind", "body"), EXAMPLE.findall(TEXTS["protocol.md"]))
 def test_example_messages_are_messages(kind: str, body: str) -> None:
-    kinds = {**vars(messages), **vars(secure_sum)}
+    kinds = {**vars(messages), **vars(secure_sum), **vars(segments)}
     packet = JsonCodec().decode(kinds.get(kind, EditHyperParams), body.encode())
     assert set(packet.message.fields()) | {"modelParams"} >= set(json.loads(body))
 
