@@ -25,6 +25,7 @@ from flnet.algorithms.registry import parse_rule
 from flnet.errors import InvalidMessage, LabelsRefused, LocalError
 from flnet.experiments.attacks import check_attack
 from flnet.labels.spaces import read_fields
+from flnet.protocol.counts import MESH_FIGURES, EvaluationCounts, PooledCounts
 from flnet.rounds.goals import Goal
 from flnet.settings import (
     Settings,
@@ -40,7 +41,7 @@ from flnet.trainer import Choice, Method, Partition
 NUMBERS = 3  # increase it when a change of flnet changes the numbers of equal setups and seeds
 OF_INCREMENTS = 1  # is added to it for setups with an increment, whose autoencoder has changed
 Kind = Literal["federated", "lone", "central"]
-Over = Literal["mean", "min", "max", "deviation", "others"] | Annotated[int, Field(ge=1, le=250)]
+Over = Literal["mean", "rows", "min", "max", "deviation", "others"] | Annotated[int, Field(ge=1, le=250)]
 _OVER: Mapping[str, Callable[[Sequence[float]], float]] = {
     "mean": fmean,
     "min": min,
@@ -59,6 +60,8 @@ _GROUPS: Mapping[NodeGroup, tuple[str, int]] = {  # the figure that decides, and
     "steady": ("node.drifts", 0),
     "drifting": ("node.drifts", 1),
 }
+OF_CELL = frozenset({"bytes", "models", "spread", "rounds", "seconds", "processor_seconds"})  # not of single nodes
+ALL_ROWS = frozenset({"accuracy", "answered_accuracy", *MESH_FIGURES} - {"auc"})  # figures that kept counts give
 _DECIDES_NOTHING = frozenset({"needs", "together"})
 _BETWEEN_NODES = frozenset(
     {
@@ -280,10 +283,16 @@ class Outcome(Record):
     "node.rows", its training rows; "node.unlikeness", how far its shares of the classes are from those of all nodes
     (`flnet.experiments.drift.unlikeness`); and "node.drifts", 1 where its rows change.
 
+    The mean of nodes weighs a node with ten test rows as one with ten thousand. What all rows together give follows from
+    counts, which are kept beside the figures, without the binned scores for the area under the ROC curve.
+
     Attributes:
         rounds: how many rounds were played.
         figures: of the last round, by name, one for each node.
+        counts: of the last round, "before" and "after", each node's counts of its test rows; None where it has none.
         curves: by name, for each node one figure for each round.
+        right: for those curves that are accuracies, for each node and round how many test rows were right, and of how
+            many; None where the node does not count.
         examples: number of rows behind each node's last update.
         bytes: how many bytes the nodes sent to each other.
         models: how many models each node sent in a round, in the mean, starts and other messages left out.
@@ -298,7 +307,9 @@ class Outcome(Record):
 
     rounds: int = 0
     figures: Mapping[str, tuple[float | None, ...]] = Field(default_factory=dict)
+    counts: Mapping[str, tuple[EvaluationCounts | None, ...]] = Field(default_factory=dict)
     curves: Mapping[str, tuple[tuple[float | None, ...], ...]] = Field(default_factory=dict)
+    right: Mapping[str, tuple[tuple[tuple[int, int] | None, ...], ...]] = Field(default_factory=dict)
     examples: tuple[int | None, ...] = ()
     bytes: int = 0
     models: float = 0.0
@@ -314,15 +325,18 @@ class Outcome(Record):
 
         Args:
             figure: a name of a figure, "bytes", "models", "spread", "rounds", "seconds" or "processor_seconds".
-            over: how the nodes' figures are combined; "deviation" is their standard deviation (with n - 1), None for
+            over: how the nodes' figures are combined; "rows" is the figure on all their test rows together, from their
+                summed counts (`over_rows`); "deviation" is their standard deviation (with n - 1), None for
                 fewer than two; "others" is the mean of all nodes but the first. Or the number of the node, from 1,
                 whose figure it is.
             nodes: only those nodes that are in all of these groups.
         """
         if self.reason:
             return None
-        if figure in {"bytes", "models", "spread", "rounds", "seconds", "processor_seconds"}:
+        if figure in OF_CELL:
             return float(getattr(self, figure))
+        if over == "rows":
+            return self.over_rows(figure, nodes)
         figures = self.of_nodes(figure)
         chosen = [figures[node] for node in self.members(nodes, len(figures))]
         if isinstance(over, int):
@@ -330,10 +344,42 @@ class Outcome(Record):
         values = [value for value in chosen[over == "others" :] if value is not None]
         return float(_OVER[over](values)) if len(values) > (over == "deviation") else None
 
+    def over_rows(self, figure: str, nodes: Sequence[NodeGroup] = ()) -> float | None:
+        """A figure of the last round on all test rows of the nodes that have it; None where counts do not give it.
+
+        A node that has the figure and no counts makes it None: a mean of ratios is no substitute.
+        """
+        figure = self._named(figure)
+        when, _, name = figure.partition(".")
+        figures, counts = self.of_nodes(figure), self.counts.get(when, ())
+        chosen = [node for node in self.members(nodes, len(figures)) if figures[node] is not None]
+        known = [of_node for node in chosen if node < len(counts) and (of_node := counts[node]) is not None]
+        if not known or len(known) < len(chosen):
+            return None
+        pooled = PooledCounts()
+        for of_node in known:
+            pooled.add(of_node)
+        return pooled.figures().get(name)
+
+    def why_not_over_rows(self, figure: str) -> str:
+        """The reason why there is no such figure over all rows; empty where the nodes have no figure either."""
+        known = [value for value in self.of_nodes(figure) if value is not None]
+        if not known:
+            return ""
+        if self._named(figure).partition(".")[0] in self.counts:
+            return f"{figure} over all rows: some nodes do not count their rows, or counts do not give it"
+        return (
+            f"{figure} over all rows: the trainer does not count its rows, or these trainings were done before counts were "
+            "kept, and a new folder does them again"
+        )
+
     def of_nodes(self, figure: str) -> Sequence[float | None]:
         """A figure of the last round, of each node; empty if no node has it."""
-        common = figure.replace(".answered_", ".")  # without a personal model, the common one answers
-        return self.figures.get(figure, self.figures.get(common, ()))
+        return self.figures.get(self._named(figure), ())
+
+    def _named(self, figure: str) -> str:
+        """The name under which a figure is kept: without a personal model, the common one answers."""
+        return figure if figure in self.figures else figure.replace(".answered_", ".")
 
     def members(self, groups: Sequence[NodeGroup], count: int) -> list[int]:
         """The places of those of `count` nodes that are in all groups, each a third of the nodes by size or likeness."""
@@ -348,17 +394,32 @@ class Outcome(Record):
                 chosen &= {node for rank, (_, node) in enumerate(sorted(known)) if rank * 3 // len(known) == part}
         return sorted(chosen)
 
-    def course(self, figure: str, nodes: Sequence[NodeGroup] = ()) -> Mapping[int, float]:
+    def course(self, figure: str, nodes: Sequence[NodeGroup] = (), over: Over = "mean") -> Mapping[int, float]:
         """The mean of a figure over the nodes that have it, by the number of rounds done, from 1.
 
-        Rounds in which no node has it are left out.
+        Rounds in which no node has it are left out. So are those in which a node has it and does not count, if it is to
+        be that of all rows ("rows"); whatever else `over` says, it is the mean.
         """
+        if over == "rows":
+            return self._course_of_rows(figure, nodes)
         curves = self.curves.get(figure, ())
         rounds = zip(*(curves[node] for node in self.members(nodes, len(curves))), strict=True)
         known = {
             done: [value for value in values if value is not None] for done, values in enumerate(rounds, start=1)
         }
         return {done: fmean(values) for done, values in known.items() if values}
+
+    def _course_of_rows(self, figure: str, nodes: Sequence[NodeGroup]) -> Mapping[int, float]:
+        curves, right = self.curves.get(figure, ()), self.right.get(figure, ())
+        course = {}
+        members = self.members(nodes, len(right))
+        for done in range(1, self.rounds + 1):
+            has = [node for node in members if curves[node][done - 1] is not None]
+            known = [of_node for node in has if (of_node := right[node][done - 1]) is not None]
+            rows = sum(examples for _, examples in known)
+            if rows and len(known) == len(has):
+                course[done] = sum(count for count, _ in known) / rows
+        return course
 
 
 def in_all(courses: Sequence[Mapping[int, float]]) -> Mapping[int, Sequence[float]]:

@@ -32,6 +32,7 @@ from flnet.experiments.learners import Learner, Order, carry_out, changeable
 from flnet.membership.probing import Pauses
 from flnet.params.arithmetic import distance, norm, weighted_mean
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
+from flnet.protocol.counts import EvaluationCounts
 from flnet.protocol.effects import Average, Evaluate, Send, Train
 from flnet.protocol.events import (
     Evaluated,
@@ -183,6 +184,7 @@ LONGEST = 1e9  # seconds of virtual time, which cost nothing
 WAITS = Waits(average=600.0, margin=5.0, start=60.0, claims=600.0)
 QUIET = Pauses(tick=30.0)  # nobody dies here, so probes may be rare
 FIGURES = (("before", "pre_fedavg_accuracy"), ("after", "post_fedavg_accuracy"))
+_COUNTED = {f"{when}.accuracy" for when, _ in FIGURES}  # curves of which the right rows are kept
 LAST_ROUNDS = 5  # over which the weight of hostile nodes is averaged
 Record = dict[str, Any]
 
@@ -219,6 +221,8 @@ class CellMesh(Cluster):
         self.failures: dict[PeerId, str] = {}
         self._begun: list[tuple[SimulatedNode, Train | Evaluate, Order]] = []  # work that is not done yet
         self._accuracies: dict[tuple[PeerId, Digest], float] = {}  # that nodes measured on their test rows
+        # Of test rows, by model ("before" and "after"), node and round.
+        self._counts: dict[tuple[str, PeerId, int], EvaluationCounts] = {}
         self._results: dict[int, Event] = {}  # of work that is done, by id of its order, until its node is told
         self._is_due = self._is_formed = False
         attack = setup.attack if setup.kind == "federated" else ""
@@ -228,6 +232,7 @@ class CellMesh(Cluster):
         self.drift = Drift(setup.drift, parts or learners, setup.rounds, cell.seed)
         self._pool = Pool(learners[0], parts, self.drift) if parts else None
         self._at_others: list[list[dict[str, float | None]]] = []  # by round, the figures there
+        self._counts_at_others: list[list[EvaluationCounts | None]] = []  # likewise
         if self.attackers.deceives:
             self.ledger = DeceivedLedger()
             self.calls = TwoFacedCalls(self.network, self.ledger, self.attackers)
@@ -283,10 +288,13 @@ class CellMesh(Cluster):
             newest = self._at_others[-1]
         newest = [{**figures, **own} for figures, own in zip(newest, self._of_nodes(), strict=True)]
         names = sorted({name for figures in newest for name in figures})
+        curves = self.cell.setup.curves
         return Outcome(
             rounds=last,
             figures={name: tuple(figures.get(name) for figures in newest) for name in names},
-            curves={name: self._curve(name, last) for name in self.cell.setup.curves},
+            counts=self._last_counts(last),
+            curves={name: self._curve(name, last) for name in curves},
+            right={name: self._right(name.partition(".")[0], last) for name in curves if name in _COUNTED},
             examples=tuple(records[-1].get("examples") if records else None for records in self.records.values()),
             bytes=sum(self.network.moved.values()),
             models=self._models(last),
@@ -386,6 +394,10 @@ class CellMesh(Cluster):
                 return TrainingFailed(effect.key, order.failure)
             return EvaluationFailed(effect.key, effect.shared.digest, order.failure, effect.split)
         score = order.score
+        if score.counts is not None and (isinstance(effect, Train) or effect.split == "test"):
+            # The average is the first one that is measured in a round; models that could be adopted come after it.
+            when = "before" if isinstance(effect, Train) else "after"
+            self._counts.setdefault((when, node.id, effect.key.number), without_bins(score.counts))
         if isinstance(effect, Evaluate):
             metrics = {**score.metrics, **self.attackers.success(order.learner, order.params)}
             measured = (score.accuracy, score.examples, metrics)
@@ -410,7 +422,10 @@ class CellMesh(Cluster):
         carry_out(orders)
         for failure in {order.failure for order in orders if order.score is None}:
             self.failures.setdefault(node, failure)
-        self._at_others.append([{} if order.score is None else _after(order.score) for order in orders])
+        scores = [order.score for order in orders]
+        self._at_others.append([{} if score is None else _after(score) for score in scores])
+        counts = [None if score is None else score.counts for score in scores]
+        self._counts_at_others.append([None if of_node is None else without_bins(of_node) for of_node in counts])
 
     def _of_nodes(self) -> list[dict[str, float | None]]:
         """The figures by which nodes are grouped."""
@@ -461,6 +476,38 @@ class CellMesh(Cluster):
             curves.append((*course, *[None] * (rounds - len(course))))
         return tuple(curves)
 
+    def _counts_of(self, when: str) -> list[list[EvaluationCounts | None]]:
+        """The counts of test rows of each honest node, by round done."""
+        if self._at_others:
+            by_round = self._counts_at_others if when == "after" else []
+            return [list(of_node) for of_node in zip(*by_round, strict=True)]
+        return [
+            []
+            if node in self.attackers.hostile
+            else [self._counts.get((when, node, record["round"])) for record in records]
+            for node, records in self.records.items()
+        ]
+
+    def _last_counts(self, rounds: int) -> dict[str, tuple[EvaluationCounts | None, ...]]:
+        """The counts behind the figures of the last round; none of nodes that had no part in it."""
+        ends_alone = self.cell.setup.kind == "lone" or bool(self._at_others)
+        counts = {
+            when: tuple(
+                of_node[-1] if of_node and (ends_alone or len(of_node) == rounds) else None
+                for of_node in self._counts_of(when)
+            )
+            for when, _ in FIGURES
+        }
+        return {when: of_nodes for when, of_nodes in counts.items() if any(of_nodes)}
+
+    def _right(self, when: str, rounds: int) -> tuple[tuple[tuple[int, int] | None, ...], ...]:
+        """For each node and round how many test rows were right, and of how many."""
+        courses = (
+            [None if counts is None else (counts.right, counts.examples) for counts in of_node]
+            for of_node in self._counts_of(when)
+        )
+        return tuple((*course, *[None] * (rounds - len(course))) for course in courses)
+
     def _figures(self, node: PeerId, record: Record) -> dict[str, float | None]:
         """All figures of a round on an honest node, with the weights that it and hostile nodes had in its average."""
         if node in self.attackers.hostile:
@@ -482,6 +529,11 @@ class CellMesh(Cluster):
 
     def _data(self) -> str:
         return str(next(iter(self.learners.values())).declaration.data.get("source", ""))
+
+
+def without_bins(counts: EvaluationCounts) -> EvaluationCounts:
+    """Counts without the binned scores, which are most of them."""
+    return counts.model_copy(update={"positives": (), "negatives": ()})
 
 
 def spread_of(models: Sequence[Params], schema: Schema) -> float:

@@ -47,12 +47,12 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, model_validator
 
 from flnet.errors import SettingsError
-from flnet.experiments.cells import Cell, NodeGroup, Over, Record, Setup
+from flnet.experiments.cells import ALL_ROWS, Cell, NodeGroup, Over, Record, Setup
 from flnet.experiments.published import Published, PublishedTest, Quotation, published_tests
 from flnet.protocol.messages import explain
 
@@ -68,8 +68,9 @@ class Measure(Record):
 
     Attributes:
         figure, over, nodes: arguments of `Outcome.value`.
-        reaches: name of a column. The number is then that of the rounds after which the mean of the figure is as high as
-            in this column after its last round, for the same row and seed; there is none if it never is.
+        reaches: name of a column. The number is then that of the rounds after which the mean of the figure (or with
+            "rows", the figure over all rows) is as high as in this column after its last round, for the same row and
+            seed; there is none if it never is.
         unit: "rounds", or "processor_seconds": the same part of the training's seconds, as if rounds took alike.
         lower_is_better: for ranks.
     """
@@ -81,6 +82,21 @@ class Measure(Record):
     reaches: str = ""
     unit: Literal["rounds", "processor_seconds"] = "rounds"
     lower_is_better: bool = False
+
+    @model_validator(mode="after")
+    def _is_counted(self) -> Self:
+        """Refuse a figure over all rows that counts do not give, such as a loss: there is only a mean of nodes.
+
+        Raises:
+            ValueError: it is such a figure.
+        """
+        when, _, name = self.figure.partition(".")
+        if self.over == "rows" and (when not in {"before", "after"} or name not in ALL_ROWS):
+            known = ", ".join(sorted(ALL_ROWS))
+            raise ValueError(
+                f"over all rows there are before. and after. {known}, which counts give; not {self.figure}"
+            )
+        return self
 
 
 class Note(Record):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,7 +15,7 @@ from statistics import fmean
 from typing import Any
 
 from flnet.errors import NotOffered
-from flnet.experiments.cells import in_all
+from flnet.experiments.cells import Over, in_all
 from flnet.experiments.node_pairs import DRIFT, draw_pairs, node_pairs
 from flnet.experiments.plan import Plan
 from flnet.experiments.statistics import Done, RankComparison, TableEntry, groups_alike
@@ -251,24 +251,36 @@ def _ranks(tests: Sequence[RankComparison]) -> Planned:
 def _curves(plan: Plan, done: Done) -> Planned:
     """One plot for each row and each figure that was kept by round, with a line for each column.
 
-    Where some nodes drift there are two, of the nodes that do not and of those that do.
+    Where some nodes drift there are two, of the nodes that do not and of those that do. Of a figure that a measure takes
+    over all rows there are such plots, too.
     """
     figures = dict.fromkeys(figure for _, outcome in done for figure in outcome.curves)
     for row in plan.rows:
         own = [(cell.column, outcome) for cell, outcome in done if cell.row == row.name and not outcome.reason]
         drifts = any(outcome.members(DRIFT[1:], len(outcome.examples)) for _, outcome in own)
-        for figure, group in itertools.product(figures, [[name] for name in DRIFT] if drifts else [[]]):
+        groups = [[name] for name in DRIFT] if drifts else [[]]
+        for (figure, over), group in itertools.product(_courses(plan, figures), groups):
             names = [column.name for column in plan.columns[:MOST_COLUMNS]]
             courses = [
-                (name, [of.course(figure, group) for column, of in own if column == name]) for name in names
+                (name, [of.course(figure, group, over) for column, of in own if column == name]) for name in names
             ]
             curves = [(name, in_all(of_seeds)) for name, of_seeds in courses]
             curves = [(name, rounds) for name, rounds in curves if rounds]
             if any(len(rounds) > 1 for _, rounds in curves):
                 nodes = " ".join([*group, "nodes"])
-                title = f"{row.name}: {figure}, mean of the {nodes}; band over seeds"
-                name = " ".join(["curves", row.name, figure, *group])
+                what = "all rows" if over == "rows" else "mean"
+                title = f"{row.name}: {figure}, {what} of the {nodes}; band over seeds"
+                name = " ".join(["curves", row.name, figure, *group, *(["all rows"] if over == "rows" else [])])
                 yield "curves", name, title, partial(draw_curves, curves=curves)
+
+
+def _courses(plan: Plan, figures: Iterable[str]) -> Iterator[tuple[str, Over]]:
+    """The figures that are drawn by round, and over what."""
+    counted = {measure.figure for measure in plan.measures if measure.over == "rows"}
+    for figure in figures:
+        yield figure, "mean"
+        if figure in counted:
+            yield figure, "rows"
 
 
 def _legend(axes: Any) -> None:

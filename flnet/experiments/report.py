@@ -10,9 +10,9 @@ from statistics import fmean, stdev
 from typing import Any
 
 from flnet.errors import LocalError, NotOffered
-from flnet.experiments.cells import Cell, Outcome, Results
+from flnet.experiments.cells import OF_CELL, Cell, Outcome, Results
 from flnet.experiments.node_pairs import node_pairs, pairs_section
-from flnet.experiments.plan import Plan
+from flnet.experiments.plan import Measure, Plan
 from flnet.experiments.plots import Plot, write_plots
 from flnet.experiments.published import PublishedTest
 from flnet.experiments.statistics import (
@@ -65,7 +65,7 @@ def write_report(plan: Plan, cells: Sequence[Cell], results: Results, folder: Pa
         (folder / REPORT).write_text("\n".join(lines) + "\n", "utf-8")
         write_table(plan, table, folder / TABLE)
         _write_csv(folder / CELLS, _cell_rows(plan, table, done))
-        _write_csv(folder / CURVES, _curve_rows(done))
+        _write_csv(folder / CURVES, _curve_rows(plan, done))
         if plan.by_node:
             _write_csv(folder / NODES, _node_rows(plan, done))
     except OSError as exc:
@@ -127,7 +127,8 @@ def measure_section(plan: Plan, name: str, entries_of_all: Sequence[TableEntry])
     has_spread = any(entry.published and entry.published.spread is not None for entry in table)
     theirs = "the published value" + (" ± its standard deviation" if has_spread else "")
     below = f"; below it {theirs} and the difference" if has_published else ""
-    yield f"\n## {name}\n\nMean ± standard deviation over seeds (number of seeds){below}.\n"
+    what = _over_words(next(measure for measure in plan.measures if measure.name == name))
+    yield f"\n## {name}\n\n{what}ean ± standard deviation over seeds (number of seeds){below}.\n"
     columns = [column.name for column in plan.columns]
     at = {(entry.row, entry.column): entry for entry in table}
     yield from _head("", *columns)
@@ -135,6 +136,29 @@ def measure_section(plan: Plan, name: str, entries_of_all: Sequence[TableEntry])
         cells = [at.get((row, column)) for column in columns]
         if any(cell is not None for cell in cells):
             yield _row(row, *map(_cell, cells))
+
+
+_NODES = {
+    "mean": "mean of nodes",
+    "rows": "all rows of the nodes together, from summed counts",
+    "min": "lowest node",
+    "max": "highest node",
+    "deviation": "standard deviation over the nodes",
+    "others": "mean of nodes without the first",
+}
+
+
+def _over_words(measure: Measure) -> str:
+    """What a number of a measure is of the nodes, before "Mean ± standard deviation"; nothing where it is not of nodes."""
+    if measure.figure in OF_CELL:
+        return "M"
+    words = _NODES[measure.over] if isinstance(measure.over, str) else f"node {measure.over}"
+    if measure.reaches:
+        over = "all rows of the nodes together are" if measure.over == "rows" else "the mean of nodes is"
+        words = f"{measure.unit.replace('_', ' ')} until {over} as high as in {measure.reaches}"
+    if measure.nodes:
+        words += f" ({', '.join(measure.nodes)})"
+    return f"{words[0].upper()}{words[1:]}; m"
 
 
 def _cell(entry: TableEntry | None) -> str:
@@ -458,13 +482,16 @@ def _cell_rows(plan: Plan, table: Iterable[TableEntry], done: Done) -> Iterator[
         yield [cell.row, cell.column, cell.seed, *values, *costs, outcome.machine, outcome.reason]
 
 
-def _curve_rows(done: Done) -> Iterator[list[Any]]:
-    """Every figure that was kept by round: its mean over the nodes, for each training."""
-    yield ["figure", "row", "column", "seed", "round", "mean"]
+def _curve_rows(plan: Plan, done: Done) -> Iterator[list[Any]]:
+    """Every figure that was kept by round: its mean over the nodes, and over all rows where the plan has such measures."""
+    has_rows = any(measure.over == "rows" for measure in plan.measures)
+    yield ["figure", "row", "column", "seed", "round", "mean", *(["all_rows"] if has_rows else [])]
     for cell, outcome in done:
         for figure in outcome.curves:
+            all_rows = outcome.course(figure, over="rows")
             for number, mean in outcome.course(figure).items():
-                yield [figure, cell.row, cell.column, cell.seed, number, mean]
+                counted = [all_rows.get(number)] if has_rows else []
+                yield [figure, cell.row, cell.column, cell.seed, number, mean, *counted]
 
 
 def write_table(plan: Plan, table: Iterable[TableEntry], path: Path) -> None:

@@ -20,9 +20,10 @@ from flnet.compute.tasks import round_seed
 from flnet.errors import LocalError
 from flnet.experiments.cells import SCHEDULE, Cell, Outcome
 from flnet.experiments.learners import Learner, Order
-from flnet.experiments.mesh import spread_of
+from flnet.experiments.mesh import spread_of, without_bins
 from flnet.params.params import Params, PeerId, Schema
 from flnet.params.segments import Segments
+from flnet.protocol.counts import EvaluationCounts
 from flnet.protocol.updates import RoundKey
 from flnet.trainer import Task
 
@@ -52,6 +53,7 @@ class ScheduledMesh:
         self._examples: dict[PeerId, int | None] = dict.fromkeys(names)
         self._given = {"e": cell.setup.epochs, "u": cell.setup.rate, "b": cell.setup.batch}
         self._figures: dict[str, list[list[float]]] = {}  # by name, for each round those of the nodes
+        self._counts: list[list[EvaluationCounts | None]] = []  # for each round those of the nodes
         self._played = 0
         self._sent = 0.0  # models, of all nodes
         self._steps = self._play()
@@ -83,7 +85,9 @@ class ScheduledMesh:
         return Outcome(
             rounds=last,
             figures={name: tuple(rounds[-1]) for name, rounds in self._figures.items()},
+            counts={"after": tuple(self._counts[-1])} if any(self._counts[-1]) else {},
             curves={name: tuple(zip(*rounds, strict=True)) for name, rounds in curves.items()},
+            right={name: self._right() for name in curves if name == "after.accuracy"},
             examples=tuple(self._examples.values()),
             bytes=round(self._sent * held[0].nbytes),
             models=self._sent / (count * last),
@@ -169,4 +173,13 @@ class ScheduledMesh:
         for name in sorted(names):
             values = [score.accuracy if name == "accuracy" else float(score.metrics[name]) for score in scores]
             self._figures.setdefault(f"after.{name}", []).append(values)
+        counts = [score.counts for score in scores]
+        self._counts.append([None if of_node is None else without_bins(of_node) for of_node in counts])
         self._played += 1
+
+    def _right(self) -> tuple[tuple[tuple[int, int] | None, ...], ...]:
+        """For each node and round how many test rows were right, and of how many."""
+        return tuple(
+            tuple(None if counts is None else (counts.right, counts.examples) for counts in of_node)
+            for of_node in zip(*self._counts, strict=True)
+        )

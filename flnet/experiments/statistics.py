@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from flnet.errors import NotOffered
-from flnet.experiments.cells import Cell, Outcome, Results, in_all
+from flnet.experiments.cells import Cell, Outcome, Over, Results, in_all
 from flnet.experiments.plan import Measure, Plan
 from flnet.experiments.published import Published, Value
 from flnet.installing import install
@@ -206,7 +206,7 @@ def entries(plan: Plan, cells: Sequence[Cell], results: Results) -> list[TableEn
             cell.seed: goal
             for cell in by_place.get((place[0], measure.reaches), ())
             if (outcome := results.get(cell)) is not None
-            and (goal := outcome.value(measure.figure, nodes=measure.nodes)) is not None
+            and (goal := outcome.value(measure.figure, _over_rounds(measure), measure.nodes)) is not None
         }
         table.append(_entry(place, measure, done, goals, value, len(at_place) - len(done)))
     return table + list(_mean_rows(plan, table, published))
@@ -264,6 +264,8 @@ def _numbers(measure: Measure, done: Done, goals: Mapping[int, float]) -> tuple[
             numbers[cell.seed] = value
         elif outcome.reason:
             reasons[outcome.reason] = None
+        elif why := _why_not_counted(measure, outcome):
+            reasons[why] = None
         elif goal < inf:
             reasons[f"{measure.figure} of {measure.reaches} not reached in {outcome.rounds} rounds"] = None
     return numbers, reasons
@@ -271,19 +273,33 @@ def _numbers(measure: Measure, done: Done, goals: Mapping[int, float]) -> tuple[
 
 def _reached(measure: Measure, outcome: Outcome, goal: float) -> float | None:
     """When the training had reached the goal, in the unit of the measure; None if it never did."""
-    course = outcome.course(measure.figure, measure.nodes)
+    course = outcome.course(measure.figure, measure.nodes, _over_rounds(measure))
     rounds = next((number for number, value in course.items() if value >= goal), None)
     if rounds is None or measure.unit == "rounds":
         return rounds
     return outcome.processor_seconds * rounds / outcome.rounds
 
 
+def _why_not_counted(measure: Measure, outcome: Outcome) -> str:
+    """The reason why there is no figure over all rows, if one is wanted; else empty."""
+    if measure.over != "rows" or (measure.reaches and outcome.course(measure.figure, measure.nodes, "rows")):
+        return ""
+    return outcome.why_not_over_rows(measure.figure)
+
+
+def _over_rounds(measure: Measure) -> Over:
+    """How nodes are combined where a figure is followed over the rounds: the mean, or all rows."""
+    return "rows" if measure.over == "rows" else "mean"
+
+
 def _nearest(measure: Measure, done: Done, published: Value) -> int | None:
     """The number of rounds after which the mean is nearest to the published value, as far as all seeds had them."""
     courses = [
-        outcome.course(measure.figure, measure.nodes) for _, outcome in done if measure.figure in outcome.curves
+        outcome.course(measure.figure, measure.nodes, measure.over)
+        for _, outcome in done
+        if measure.figure in outcome.curves
     ]
-    is_mean = measure.over == "mean" and not measure.reaches
+    is_mean = measure.over in {"mean", "rows"} and not measure.reaches
     means = {number: fmean(values) for number, values in in_all(courses).items()} if is_mean else {}
     if len(means) < 2:
         return None

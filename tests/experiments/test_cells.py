@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from flnet.errors import LocalError
 from flnet.experiments.cells import FILE, Cell, Outcome, Results, Setup, batches, in_all
+from flnet.protocol.counts import EvaluationCounts
 from flnet.trainer import Method
 
 DONE = Outcome(rounds=1, figures={"after.accuracy": (0.1 + 0.2, None)}, seconds=1.5)
@@ -194,3 +195,63 @@ def test_a_folder_that_cannot_be_used_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", "utf-8")
     with pytest.raises(LocalError, match="results cannot be kept"):
         Results(tmp_path / "file" / "folder")
+
+
+def counted(right: int, examples: int) -> EvaluationCounts:
+    """Counts of two classes; rows of the first one are right, and so are those of the second beyond `right`."""
+    wrong = examples - right
+    return EvaluationCounts(
+        right=right,
+        examples=examples,
+        tp=(right, 0),
+        fp=(wrong, 0),
+        fn=(0, wrong),
+        tn=(0, right),
+    )
+
+
+def unequal(**fields: Any) -> Outcome:
+    """A node with 10 rows that are all right, and one with 200 of which 150 are; a third one had no part in the round."""
+    given: dict[str, Any] = {
+        "rounds": 2,
+        "figures": {
+            "after.accuracy": (1.0, 0.75, None),
+            "after.f1_macro": (0.5, 0.43, None),
+            "node.rows": (20.0, 400.0, 100.0),
+        },
+        "counts": {"after": (counted(10, 10), counted(150, 200), None)},
+        "curves": {"after.accuracy": ((0.5, 1.0), (0.5, 0.75), (None, None))},
+        "right": {"after.accuracy": (((5, 10), (10, 10)), ((100, 200), (150, 200)), (None, None))},
+    }
+    return Outcome(**{**given, **fields})
+
+
+def test_over_all_rows_a_large_node_weighs_more_than_a_small_one() -> None:
+    """The mean of nodes is 0.875; of 210 rows 160 are right, 0.762: more than 0.1 less."""
+    outcome = unequal()
+    assert outcome.value("after.accuracy") == 0.875
+    assert outcome.value("after.accuracy", "rows") == 160 / 210
+    assert outcome.value("after.answered_accuracy", "rows") == 160 / 210
+    assert outcome.value("after.accuracy", "rows", ["small"]) == 1.0
+    assert outcome.value("after.accuracy", "rows", ["middle"]) is None  # the third node has no figure
+    assert outcome.value("after.accuracy", "rows", ["large"]) == 0.75
+    f1_of_first = 2 * 160 / (2 * 160 + 50)
+    assert outcome.value("after.f1_macro", "rows") == pytest.approx(f1_of_first / 2)
+    assert outcome.course("after.accuracy", over="rows") == {1: 105 / 210, 2: 160 / 210}
+    assert outcome.course("after.accuracy", ["large"], "rows") == {1: 0.5, 2: 0.75}
+    other = unequal(curves={"after.accuracy": ((0.5, 1.0), (0.5, 0.75), (0.9, None))})
+    assert other.course("after.accuracy", over="rows") == {2: 160 / 210}  # a node did not count in the first round
+    assert Outcome.model_validate_json(outcome.model_dump_json()) == outcome
+
+
+def test_without_counts_there_is_no_figure_over_all_rows_but_a_reason() -> None:
+    some = unequal(counts={"after": (counted(10, 10), None, None)})
+    none = unequal(counts={}, right={})
+    for outcome in (some, none):
+        assert outcome.value("after.accuracy", "rows") is None
+    assert "some nodes do not count" in some.why_not_over_rows("after.accuracy")
+    assert "a new folder does them again" in none.why_not_over_rows("after.accuracy")
+    assert none.course("after.accuracy", over="rows") == {}
+    assert none.why_not_over_rows("after.loss") == ""
+    personal = unequal(figures={"after.answered_accuracy": (1.0, 0.8, None)})
+    assert personal.value("after.answered_accuracy", "rows") is None  # of another model than the counts

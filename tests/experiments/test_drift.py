@@ -102,6 +102,9 @@ def test_a_central_node_learns_from_the_rows_of_all_nodes_and_is_measured_at_eac
     assert [len(of) for of in outcome.curves["after.accuracy"]] == [4] * 4
     assert tuple(of[-1] for of in outcome.curves["after.accuracy"]) == outcome.figures["after.accuracy"]
     assert min(value for value in outcome.figures["after.accuracy"] if value is not None) > 0.5
+    right = [of.right for of in outcome.counts["after"] if of is not None]
+    assert outcome.value("after.accuracy", "rows") == sum(right) / sum(filter(None, outcome.figures["after.rows"]))
+    assert outcome.course("after.accuracy", over="rows")[4] == outcome.value("after.accuracy", "rows")
     drifting = central("labels:0.5").figures["after.accuracy"]
     assert drifting != outcome.figures["after.accuracy"]
 

@@ -66,6 +66,33 @@ def test_all_nodes_train_together_and_evaluate_together_in_their_order(tmp_path:
     assert run.outcome.figures["after.weight"] == pytest.approx(examples / examples.sum())
 
 
+def test_over_all_rows_a_cell_has_the_figures_that_its_nodes_add_up(tmp_path: Path) -> None:
+    """What each node has in its records of the whole mesh, which a mean of unequal nodes is not."""
+    run = Run(tmp_path, partition="quantity:0.3", exchange=True)
+    course = run.outcome.course("after.accuracy", over="rows")
+    for records in run.mesh.records.values():
+        told = [record["mesh"] for record in records]
+        assert {mesh["basis"] for mesh in told} == {"counts"}
+        assert [mesh["accuracy"] for mesh in told] == list(course.values())
+        for name in ("f1_macro", "balanced_accuracy"):
+            figures = {f"after.{name}": (0.0,) * 3, **run.outcome.figures}
+            kept = run.outcome.model_copy(update={"figures": figures})
+            assert kept.value(f"after.{name}", "rows") == told[-1]["figures"][name]
+    assert run.outcome.value("after.accuracy", "rows") == course[3] != run.outcome.value("after.accuracy")
+    rows = run.outcome.figures["after.rows"]
+    assert [of.examples for of in run.outcome.counts["before"] if of is not None] == list(rows)
+
+
+def test_lone_nodes_are_counted_and_hostile_ones_are_not(tmp_path: Path) -> None:
+    lone = Run(tmp_path / "lone", kind="lone", partition="quantity:0.3").outcome
+    rows, accuracies = lone.figures["after.rows"], lone.figures["after.accuracy"]
+    right = sum(a * b for a, b in zip(rows, accuracies, strict=True) if a is not None and b is not None)
+    assert lone.value("after.accuracy", "rows") == pytest.approx(right / sum(filter(None, rows)))
+    attacked = Run(tmp_path / "attacked", hostile=1, attack="sign-flip:5").outcome
+    assert [of is not None for of in attacked.counts["after"]] == [True, True, False]
+    assert attacked.value("after.accuracy", "rows") is not None
+
+
 @pytest.mark.parametrize("aggregation", ["agg1", "median"])
 def test_the_average_is_that_of_the_rule(tmp_path: Path, aggregation: str) -> None:
     run = Run(tmp_path, rounds=1, partition="quantity:0.3", aggregation=aggregation)

@@ -113,6 +113,8 @@ def test_seeds_may_be_listed(tmp_path: Path) -> None:
         ("seeds = 1", "seeds = [1, -1]", "seeds"),
         ('epochs = "{E}"', 'epochs = "{F}"', "epochs"),
         ("[base]", "[base", "cannot be read"),
+        ('name = "accuracy"', 'name = "accuracy"\nfigure = "after.loss"\nover = "rows"', "not after.loss"),
+        ('name = "accuracy"', 'name = "accuracy"\nfigure = "bytes"\nover = "rows"', "not bytes"),
     ],
 )
 def test_a_mistake_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:

@@ -82,6 +82,38 @@ def test_an_interrupted_run_has_a_report(
     assert f"{missing} have not been run yet" in text
 
 
+def test_a_report_says_what_a_number_is_of_the_nodes(tmp_path: Path, no_plots: None) -> None:
+    assert "Mean of nodes; mean ± standard deviation over seeds" in (text := written(tmp_path)[0])
+    assert "\n\nMean ± standard deviation over seeds" in text  # bytes are of no node
+    words = {
+        "Lowest node; m": Measure(name="a", over="min"),
+        "Node 2; m": Measure(name="a", over=2),
+        "All rows of the nodes together, from summed counts (small); m": Measure(
+            name="a", over="rows", nodes=("small",)
+        ),
+        "Rounds until the mean of nodes is as high as in central; m": Measure(name="a", reaches="central"),
+    }
+    assert [report._over_words(measure) for measure in words.values()] == list(words)
+
+
+def test_curves_have_all_rows_where_a_measure_has_them(tmp_path: Path) -> None:
+    plan = small_plan(tmp_path, TABLE + '[[measures]]\nname = "all rows"\nover = "rows"\n')
+    cells = [cell for cell in plan.cells() if (cell.row, cell.column) == ("scene", "agg0")]
+    right = {"after.accuracy": (((1, 4), (2, 4)), ((3, 8), (8, 8)))}
+    done = [
+        (cell, outcome.model_copy(update={"right": right}))
+        for cell in cells
+        if (outcome := results_of(tmp_path, cells).get(cell))
+    ]
+    head, *lines = report._curve_rows(plan, done)
+    assert head[-1] == "all_rows"
+    assert [line[-1] for line in lines[:2]] == [4 / 12, 10 / 12]
+    assert [name for _, name, *_ in plots._curves(plan, done)] == [
+        "curves scene after.accuracy",
+        "curves scene after.accuracy all rows",
+    ]
+
+
 def test_csv_files_hold_all_numbers(tmp_path: Path, no_plots: None) -> None:
     written(tmp_path)
     with (tmp_path / "out/table.csv").open(newline="") as file:

@@ -66,6 +66,8 @@ def test_one_segment_of_all_others_makes_what_a_mesh_makes(tmp_path: Path) -> No
     made = mesh.outcome()
     assert made.examples == common.examples and len(set(made.examples)) > 1
     assert made.figures["after.accuracy"] == common.figures["after.accuracy"]
+    assert made.counts["after"] == common.counts["after"]
+    assert made.course("after.accuracy", over="rows") == common.course("after.accuracy", over="rows") != {}
     assert made.models == common.models == 2
 
 

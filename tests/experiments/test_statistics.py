@@ -28,6 +28,7 @@ from flnet.experiments.statistics import (
     wilcoxon,
 )
 from flnet.installing import install
+from flnet.protocol.counts import EvaluationCounts
 from tests.experiments.cells import TABLE, results_of, small_plan
 
 ROWS = np.array([(0.9, 0.8, 0.7), (0.6, 0.7, 0.5), (0.8, 0.85, 0.6), (0.9, 0.95, 0.7), (0.5, 0.5, 0.4)])
@@ -91,6 +92,46 @@ unit = "processor_seconds"
     assert table["lost", "alone", "rounds"].reasons == ("no data set lost.npz",)
     with pytest.raises(SettingsError, match=r"no column 'aggO'; there are agg0, agg1, alone"):
         small_plan(tmp_path, TABLE + when.replace("agg0", "aggO"))
+
+
+def test_a_measure_over_all_rows_is_empty_with_a_reason_where_nobody_counted(tmp_path: Path) -> None:
+    """Of two nodes with 10 and 90 rows, all rows have 0.1 and 0.9 of their accuracies."""
+    plan = small_plan(
+        tmp_path,
+        TABLE
+        + """
+[[measures]]
+name = "all rows"
+over = "rows"
+[[measures]]
+name = "rounds"
+over = "rows"
+reaches = "alone"
+""",
+    )
+    cells = plan.cells()
+    results = results_of(tmp_path, cells)
+    uncounted = {(e.row, e.column, e.measure): e for e in entries(plan, cells, results)}
+    (reason,) = uncounted["scene", "agg0", "all rows"].reasons
+    assert "does not count its rows" in reason
+    assert uncounted["scene", "agg0", "all rows"].mean is None
+    for cell in cells:
+        of = results.get(cell)
+        if of is None or of.reason:
+            continue
+        last = [round(1000 * value) for value in of.figures["after.accuracy"] if value is not None]
+        right = ((last[0], 1000), (9 * last[1], 9000))
+        update = {
+            "figures": {"after.accuracy": of.figures["after.accuracy"][:2]},
+            "counts": {"after": tuple(EvaluationCounts(right=r, examples=n) for r, n in right)},
+            "right": {"after.accuracy": (((200, 1000), right[0]), ((3600, 9000), right[1]))},
+        }
+        results.add([(cell, of.model_copy(update=update))])
+    table = {(e.row, e.column, e.measure): e for e in entries(plan, cells, results)}
+    assert table["scene", "agg0", "accuracy"].mean == pytest.approx(0.61)
+    assert table["scene", "agg0", "all rows"].mean == pytest.approx(0.61 + 0.08)
+    # After the first round all rows have 0.38.
+    assert dict(table["scene", "agg0", "rounds"].values) == {0: 2, 1: 2, 2: 2}
 
 
 def test_rows_of_a_comparison_have_a_number_in_every_column(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from flnet.datasets.labelled import Labelled
+from flnet.datasets.metrics import class_counts
 from flnet.datasets.split import own_rows
 from flnet.trainer import (
     Array,
@@ -106,8 +107,9 @@ class Tiny(Trainer):
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Accuracy on the own test rows."""
-        right = (self.test_x @ params["w"] + params["b"]).argmax(axis=1) == self.test_y
-        return Score(float(right.mean()), len(right), {"rows": float(len(right))})
+        guess = (self.test_x @ params["w"] + params["b"]).argmax(axis=1)
+        counts, figures = class_counts(self.test_y, guess, tuple("abcd")), {"rows": float(len(guess))}
+        return Score(float((guess == self.test_y).mean()), len(guess), figures, counts=counts)
 
 
 def _softmax(scores: Array) -> Array:
