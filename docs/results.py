@@ -112,7 +112,7 @@ def _dots(axes: Any, places: Sequence[float], entries: Sequence[TableEntry], col
 def draw_mesh(axes: Any) -> None:
     """Nodes that average, and the same nodes alone, on three data sets."""
     kept = means_of("thesis-annex-1")
-    rows = ["MNIST 3/7, flnet's settings", "chest X-ray, thesis' settings", "CIFAR-10, flnet's settings"]
+    rows = ["MNIST 3/7, flnet's settings", "chest X-ray, flnet's settings", "CIFAR-10, flnet's settings"]
     names = [
         "a 3 or a 7?\n10 nodes",
         "pneumonia on an X-ray?\n10 nodes",
@@ -275,7 +275,7 @@ def draw_rounds(axes: Any) -> None:
 # Plots of single nodes: FLProtector on four domains, and under attack.
 
 FOUR = {"mnist": "MNIST", "mnist-m": "MNIST-M", "usps": "USPS", "svhn": "SVHN"}  # in the order of the nodes
-OWN_DOMAINS, ATTACKED = "one domain each, 12 rounds of 2 passes", "four MNIST, one SVHN: sign-flip:5"
+OWN_DOMAINS, ATTACKED = "one domain each", "four MNIST, one SVHN: sign-flip:5"
 WEIGHTS = {"FLProtector": ("repaired", "-"), "FLProtector, printed weights": ("as printed", ":")}
 Courses = dict[tuple[str, str, str, int], list[float]]  # by row, column, figure and node: values by round
 
@@ -298,6 +298,7 @@ def draw_trust(axes: Any) -> None:
             shares = kept[OWN_DOMAINS, column, "after.weight", node + 1]
             axes.plot(range(1, len(shares) + 1), shares, dashes, color=COLOURS[node], label=f"{domain}, {form}")
     axes.set_xlabel("round")
+    axes.set_xticks(range(2, len(shares) + 1, 2))
     axes.set_ylabel("share of the average")
     axes.set_ylim(0, None)
 
