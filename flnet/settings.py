@@ -521,9 +521,10 @@ class Settings(PlaceSettings):
     topology: Annotated[str, AfterValidator(check_topology)] = Field(
         default="mesh",
         description="How updates travel. mesh: each node sends its update to all others. segments, or segments:3: each "
-        "node averages a segment of all updates (each segment by 3 nodes), so that traffic does not grow with the "
-        "number of nodes. random:2: each node averages its update with those of 2 others, drawn in each round, and nodes "
-        "hold different models; ring: likewise with the same 2 others (docs/topology.md). Must be the same on all nodes.",
+        "node averages a segment of all updates (each segment by 3 nodes), so that it sends about 2 models in a round (4), "
+        "however many nodes there are; above 100 nodes, messages add to that (docs/scale.md). random:2: each node averages "
+        "its update with those of 2 others, drawn in each round, and nodes hold different models; ring: likewise with the "
+        "same 2 others (docs/topology.md). Must be the same on all nodes.",
     )
     local_training: Annotated[str, AfterValidator(check_local_training)] = Field(
         default="plain",

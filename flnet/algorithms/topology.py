@@ -79,6 +79,11 @@ class Topology:
         return self.kind in ("random", "ring")
 
     @property
+    def setting(self) -> str:
+        """The text that people read, which is that of FLNET_TOPOLOGY."""
+        return "segments" if (self.kind, self.copies) == ("segments", 1) else self.words or "mesh"
+
+    @property
     def words(self) -> str:
         """The text that nodes compare with each other; empty for a mesh."""
         match self.kind:

@@ -73,8 +73,8 @@ class RoundResult:
         alone: by node that was alone in the round, the peers that were expected, each with the reason.
         updates: how many the first node averaged; None where it averaged none itself, or does not tell.
         left_out: nodes whose updates are not in that average, each with the reason; None where it does not tell.
-        spread: where nodes average with neighbours alone, how far their updates were apart before that, as a part of
-            their norm: the mean over the nodes; None where all make one average.
+        spread: the distance of neighbours, where nodes average with these alone: how far their updates were apart before
+            that, as a part of their norm, in the mean of the nodes; None where all make one average.
         mesh: what all nodes reached together, as the first node that tells it has it; None where none does.
     """
 
@@ -127,7 +127,7 @@ class RoundResult:
             digest = short(next(iter(self.digests.values())))
             return digest if len(self.digests) == 1 else f"{digest} on all {len(self.digests)} nodes"
         if self.spread is not None:
-            return f"one of each node, updates {self.spread:.2%} apart"
+            return f"one of each node, distance of neighbours {self.spread:.2%}"
         return "DIFFERENT: " + _by_node({node: short(digest) for node, digest in self.digests.items()})
 
     def update_words(self) -> str:
@@ -283,8 +283,8 @@ def summary(results: Sequence[RoundResult], every: bool = False) -> str:
     )
     if last.spread is not None and not differing:
         same = (
-            "each node holds a model of its own; before the last averaging, updates of neighbours differed by "
-            f"{last.spread:.2%} on average"
+            "each node holds a model of its own; before the last averaging, the distance of neighbours was "
+            f"{last.spread:.2%}"
         )
     if empty := no_average(results):
         same = f"{empty}; {same}" if differing else empty

@@ -165,8 +165,8 @@ def merging_lines(jobs: list[View], nodes: int) -> list[str]:
         name, rule = printable(job.get("trainer_id")), job.get("merging_rule")
         if rule and rule != USUAL:
             lines.append(f"{name} aggregates by {printable(rule_text(str(rule)))}{_too_few(job, nodes)}")
-        if topology := job.get("topology"):
-            lines.append(f"{name} exchanges updates by {printable(topology)}")
+        if (topology := job.get("topology")) not in (None, "", "mesh"):
+            lines.append(f"{name} has the topology {printable(topology)}")
         for row in job.get("counts_little") or []:
             why = f"left out: {row['reason']}" if row.get("reason") else f"weight {share(row.get('weight'))}"
             fair = (
@@ -224,8 +224,7 @@ def spread_lines(jobs: list[View]) -> list[str]:
     """A line per job whose nodes average with neighbours alone, and so hold different models."""
     return [
         f"{printable(job.get('trainer_id'))}: each node holds a model of its own; in round "
-        f"{printable(job.get('figures_round'))} updates of neighbours differed from this node's by {job['spread']:.2%} "
-        "on average, before averaging"
+        f"{printable(job.get('figures_round'))} the distance of neighbours was {job['spread']:.2%}, before averaging"
         for job in jobs
         if isinstance(job.get("spread"), float)
     ]

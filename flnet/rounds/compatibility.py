@@ -31,6 +31,7 @@ RULES = frozenset(
 )
 # What it means if a node states nothing of it; else it means nothing.
 _UNSTATED = {ROUNDS: COMMON, TRAINING: "plain", MERGING: USUAL, TOPOLOGY: "mesh"}
+_READ_AS = {(TOPOLOGY, "segments:1"): "segments"}  # what nodes state, and the setting that people know
 _LISTS = ("columns", "features", "classes")  # of names, one of which may be missing on one side
 _CUT = re.compile(r" \.\.\. \(\d+ characters, SHA-256 [0-9a-f]{16}\)$")  # the end of a list too long to be stated
 _SHORT = 120  # characters up to which both sides are shown whole
@@ -110,7 +111,8 @@ def differences(here: Mapping[str, str], there: Mapping[str, str], me: PeerId, p
 
 def _stated(key: str, here: Mapping[str, str], there: Mapping[str, str]) -> tuple[str, str]:
     unstated = _UNSTATED.get(key, text("nothing"))
-    return here.get(key, unstated), there.get(key, unstated)
+    ours, theirs = here.get(key, unstated), there.get(key, unstated)
+    return _READ_AS.get((key, ours), ours), _READ_AS.get((key, theirs), theirs)
 
 
 def _obstacle(key: str, here: str, there: str) -> str:

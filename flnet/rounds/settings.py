@@ -292,7 +292,7 @@ class JobSettings:
             "hyper": self.hyper,
             "round_hyper": self.of_round,
             "merging_rule": self.rule,
-            "topology": stated.get(TOPOLOGY, ""),
+            "topology": self.rules.topology.setting,
             "agreement": {**declared.agreement, **stated} if declared else None,
             "data": dict(declared.data) if declared else {},
             "inputs": offers.get("inputs"),

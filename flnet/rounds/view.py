@@ -358,8 +358,8 @@ class JobView(View):
     metrics: MetricsView
     spread: float | None = Field(
         default=None,
-        description="mean distance of the updates of neighbours from this node's one in that round, before averaging, as a "
-        "part of its norm; null where all nodes make one average (docs/topology.md)",
+        description="the distance of neighbours: mean distance of their updates from this node's one in that round, before "
+        "averaging, as a part of its norm; null where all nodes make one average (docs/topology.md)",
     )
     mesh: MeshFiguresView | None = Field(
         default=None,
@@ -405,7 +405,7 @@ class JobView(View):
         description="how far this node is with a proposed aggregation rule, for other nodes; null if none was proposed",
     )
     topology: str = Field(
-        default="", description="how updates travel, in the notation of FLNET_TOPOLOGY; empty in a full mesh"
+        default="mesh", description="how updates travel, as FLNET_TOPOLOGY has it (docs/topology.md)"
     )
     rule_needs: int = Field(
         default=1,

@@ -154,7 +154,7 @@ def test_status_tells_how_far_models_are_apart_where_nodes_average_with_neighbou
 ) -> None:
     assert "model of its own" not in ask("status").output
     fake_node.views = [job(spread=0.0512, figures_round=4)]
-    words = "in round 4 updates of neighbours differed from this node's by 5.12% on average, before averaging"
+    words = "in round 4 the distance of neighbours was 5.12%, before averaging"
     assert f"MNIST: each node holds a model of its own; {words}" in ask("status").output
 
 
@@ -170,7 +170,10 @@ def test_status_names_whose_updates_count_little_and_why(ask: Run, fake_node: Fa
     needs = "which needs 21 updates; nodes in the mesh: 1; the coordinate-wise median is taken"
     assert f"MNIST aggregates by krum:9, {needs}\n" in ask("status").output
     fake_node.views = [job(topology="segments:3")]
-    assert "MNIST exchanges updates by segments:3\n" in ask("status").output
+    assert "MNIST has the topology segments:3\n" in ask("status").output
+    for usual in ("mesh", ""):  # a node of an earlier version says nothing of a full mesh
+        fake_node.views = [job(topology=usual)]
+        assert "topology" not in ask("status").output
     fake_node.views = [job(merging_rule="krum:0", rule_needs=1)]
     assert "MNIST aggregates by krum:0\n" in ask("status").output
     fake_node.views = [job(merging_rule=Rules().merging)]

@@ -244,7 +244,7 @@ def test_spread_of_what_is_there() -> None:
         ({"a": {"round": 3, "digest": None}}, "DIFFERENT: a -"),
         (
             {"a": record(3, "aaaa") | {"spread": 0.25}, "b": record(3, "bbbb") | {"spread": 0.75}},
-            "one of each node, updates 50.00% apart",
+            "one of each node, distance of neighbours 50.00%",
         ),
         ({"a": record(3), "b": None}, "no result: b"),
         ({"a": record(3), "b": record(3) | {"error": "no memory\x1b"}}, r"FAILED: b no memory\x1b"),
@@ -331,11 +331,10 @@ def test_the_summary_names_rounds_with_different_models() -> None:
     assert summary(rounds).endswith("the nodes' models differed after round 4")
 
 
-def test_the_summary_gives_the_spread_where_nodes_average_with_neighbours_alone() -> None:
+def test_the_summary_gives_the_distance_of_neighbours_where_nodes_average_with_neighbours_alone() -> None:
     told = [{"a": record(n, "x") | {"spread": 1.0 / (n + 1)}, "b": record(n, "y")} for n in range(2)]
     assert summary([round_result(n, records) for n, records in enumerate(told)]).endswith(
-        "each node holds a model of its own; before the last averaging, updates of neighbours differed by 50.00% on "
-        "average"
+        "each node holds a model of its own; before the last averaging, the distance of neighbours was 50.00%"
     )
     missing = round_result(2, {**told[1], "c": None})
     assert summary([missing]).endswith("the nodes' models differed after round 2")

@@ -30,7 +30,7 @@ from flnet.rounds.compatibility import differences, obstacles
 from flnet.rounds.history import RoundRecord
 from flnet.rounds.limits import Limits
 from flnet.rounds.privacy_plan import PrivacyPlan
-from flnet.rounds.settings import SUM_NOISE, TRAINING, Rules
+from flnet.rounds.settings import SUM_NOISE, TOPOLOGY, TRAINING, Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import frozen, key, params
 from tests.rounds.helpers import Bench, asked, came, claim, declined, prepared
@@ -353,3 +353,9 @@ def test_who_would_add_other_noise_to_a_sum_is_refused(rules: Rules, there: str)
         job.hear(asked("a", agreement=dict(rules.stated())))
     job.hear(asked("a", agreement=dict(promised().stated())))
     assert job.phase is Phase.TRAINING
+
+
+def test_a_topology_is_shown_as_it_is_set() -> None:
+    assert differences({TOPOLOGY: "segments:1"}, {}, *NODES) == "topology: segments at me; mesh at you"
+    stated = ({TOPOLOGY: "random:2"}, {TOPOLOGY: "segments:3"})
+    assert differences(*stated, *NODES) == "topology: random:2 at me; segments:3 at you"

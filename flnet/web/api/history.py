@@ -189,8 +189,8 @@ class RoundView(View):
     )
     spread: float | None = Field(
         default=None,
-        description="mean distance of the updates of neighbours from this node's one, before averaging, as a part of its "
-        "norm; null where all nodes make one average",
+        description="the distance of neighbours: mean distance of their updates from this node's one, before averaging, as "
+        "a part of its norm; null where all nodes make one average",
     )
     mesh: RoundMeshView | None = Field(
         default=None, description="figures on the test rows of all nodes; null where no other node told its own"

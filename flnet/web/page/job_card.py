@@ -242,7 +242,7 @@ def card_of(
         rows=tuple(_row(record, t) for record in reversed(history[-ROWS_SHOWN:])),
         weights=weights_view(node, job.label, history, job.counts_little, t),
         rule=rule_words(job.merging_rule, t),
-        topology=Topology.read(job.topology).meaning if job.topology else "",
+        topology=Topology.read(job.topology or "mesh").meaning,
         cautions=tuple(sum_cautions(mode, job.secure.members, job.secure.threshold)) if job.secure else (),
         rules=tuple(other_rules(job, others, t)),
         common_tests=tuple(other_common_tests(job, others, t)),

@@ -105,11 +105,11 @@ async def test_a_card_says_in_red_who_cannot_train_with_this_node_and_that_it_wa
     assert "columns que faltan aquí: c10" in (await load(client, accept_language="es")).text
 
 
-async def test_a_card_shows_the_spread_of_models_where_there_is_one(client: Client, node: FakeNode) -> None:
-    assert "Spread of models" not in (await load(client)).text
+async def test_a_card_shows_the_distance_of_neighbours_where_there_is_one(client: Client, node: FakeNode) -> None:
+    assert "Distance of neighbours" not in (await load(client)).text
     node.jobs["MNIST"].more = {"spread": 0.0512}
-    assert "Spread of models 5.12 %" in (await load(client)).text
-    assert "Dispersión de los modelos 5.12 %" in (await load(client, accept_language="es")).text
+    assert "Distance of neighbours 5.12 %" in (await load(client)).text
+    assert "Distancia de los vecinos 5.12 %" in (await load(client, accept_language="es")).text
 
 
 async def test_rounds_may_be_asked_for_while_data_are_loading(client: Client, node: FakeNode) -> None:
@@ -138,7 +138,8 @@ def test_a_card_tells_what_the_last_round_moved() -> None:
 
 def test_a_card_tells_how_updates_travel_where_that_is_no_full_mesh() -> None:
     assert card().topology == ""
-    assert card(topology="segments:1").topology == "in segments, each averaged by one node"
+    assert card(topology="mesh").topology == ""
+    assert card(topology="segments").topology == "in segments, each averaged by one node"
     words = "in segments, each averaged by 3 nodes, of which most must agree"
     assert card(topology="segments:3").topology == words
 
