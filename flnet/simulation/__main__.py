@@ -6,7 +6,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from flnet.simulation.schedule import FAULT_NAMES, Reduction
+from flnet.simulation.schedule import FAULT_NAMES, RULES_IN_SEGMENTS, Reduction
 from flnet.simulation.search import Options, replay, search
 
 
@@ -18,8 +18,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     given = _parser().parse_args(arguments)
     if given.replay is not None:
-        kinds = (given.asynchronous, given.hostile, given.keyed, given.secure, given.segments, given.topology)
-        reduction = Reduction(given.nodes, given.actions, given.mild, *kinds)
+        kinds = (given.asynchronous, given.hostile, given.keyed, given.secure, given.segments)
+        how = (*kinds, given.topology, given.rule)
+        reduction = Reduction(given.nodes, given.actions, given.mild, *how)
         return int(replay(given.replay, reduction, _print) is not None)
     options = Options(
         given.schedules,
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         secure=given.secure,
         segments=given.segments,
         topology=given.topology,
+        rule=given.rule,
     )
     return int(search(options, _print) > 0)
 
@@ -54,6 +56,12 @@ def _parser() -> argparse.ArgumentParser:
         "--keyed", action="store_true", help="sign claims of members, as in a keyed or pinned mesh"
     )
     parser.add_argument("--segments", action="store_true", help="average updates segment by segment")
+    parser.add_argument(
+        "--rule",
+        default="",
+        choices=("", *RULES_IN_SEGMENTS),
+        help="with --segments: by which rule, not a drawn one",
+    )
     parser.add_argument("--topology", default="", help="random:2 or ring: average with neighbours alone")
     parser.add_argument("--secure", action="store_true", help="mask updates, so that only their sum can be opened")
     parser.add_argument(

@@ -9,7 +9,8 @@ import base64
 import hashlib
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -25,7 +26,7 @@ from flnet.membership.probing import Pauses
 from flnet.node.core import NodeCore
 from flnet.node.performer import restored_of
 from flnet.params.arithmetic import distance
-from flnet.params.params import Digest, PeerId, TrainerId
+from flnet.params.params import Digest, Params, PeerId, TrainerId
 from flnet.protocol.effects import Average, Evaluate, SecureStep, Train
 from flnet.protocol.events import (
     AnnounceReceived,
@@ -40,7 +41,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import SAFETENSORS, Peer
 from flnet.protocol.secure_sum import MaskUpdate
-from flnet.protocol.updates import Contribution
+from flnet.protocol.updates import Contribution, Update
 from flnet.rounds.round import Round
 from flnet.rounds.settings import Rules, Waits
 from flnet.simulation.clock import VirtualClock
@@ -107,6 +108,8 @@ class Cluster(Environment):
         self.calls = Calls(self.network, self.ledger)
         self.nodes: dict[PeerId, SimulatedNode] = {}
         self.strategy, self.bounds = fed_avg(), USUAL if rules is None else rules.bounds
+        if self._in_segments and not self.is_secure:
+            self.strategy = parse_rule(rules.merging)  # type: ignore[union-attr]
         self.measure: Measure = distance
         self.pauses = pauses or Pauses()
         self._open_rounds = self._runs = 0
@@ -177,7 +180,7 @@ class Cluster(Environment):
         """
         for node, other in itertools.permutations(self.nodes.values(), 2):
             accepts = frozenset(other.core.members.accepts or ())
-            node.tell(None, AnnounceReceived(other.core.me, accepts=accepts))
+            node.tell(None, AnnounceReceived(other.core.me, accepts=accepts, incarnation=0))
 
     def kill(self, name: PeerId) -> SimulatedNode:
         """Kill a node: nothing that it had in progress comes to an end, and what is sent to it is lost."""
@@ -267,13 +270,20 @@ class Cluster(Environment):
                 return QUICK * node.slowness, self._average(node, effect)
 
     def _stated(self, node: SimulatedNode, event: Event) -> Event:
-        """A training with what its node states of it, where that is signed: in segments, in a mesh that proves keys."""
+        """A training with what its node states of it: labels where the rule weighs by them, and what is signed.
+
+        It is signed in segments, in a mesh that proves keys.
+        """
         model = node.job.held.model
-        if model is None or not isinstance(event, Trained) or not self.network.is_keyed or not self._in_segments:
+        if model is None or not isinstance(event, Trained) or not self._in_segments:
+            return event
+        if self.strategy.name == "agg2":
+            event = replace(event, labels=1 + zlib.crc32(node.id.encode()) % 4)
+        if not self.network.is_keyed:
             return event
         key, base, trained = event.key, node.job.held.digest or "", event.params.digest
         facts = (node.id, TRAINER, key.number, key.initiator, model.schema.digest, base, trained, event.examples)
-        return replace(event, contribution=Contribution(*facts))
+        return replace(event, contribution=Contribution(*facts, labels=event.labels))
 
     @property
     def _in_segments(self) -> bool:
@@ -345,6 +355,17 @@ class Cluster(Environment):
             choice = node.job.round.choice if isinstance(node.job.round, Round) else None
             self.ledger.averaged_segment(node.id, choice.members if choice else (), effect, params)
         return Averaged(effect.key, params, segment=segment[0], squares=squares)
+
+    def mesh_average(
+        self, node: SimulatedNode, number: int, updates: Sequence[Update], base: Params
+    ) -> tuple[Params, Collection[PeerId]]:
+        """What a node of a full mesh makes of whole updates in a round from a base, and whose it leaves out."""
+        schema = node.job.held.schema
+        screening = Screening(self.bounds, base, schema, self.strategy.needs_base, self.measure)
+        taken, refused = screening.take(updates), screening.refused()
+        counting = [update for update in taken if update.peer not in refused]
+        merged = self.strategy.merge(None, RoundStart(schema, base, number, node.id), counting)
+        return schema.conform(merged.params), refused.keys()
 
     def _mixed(self, node: SimulatedNode, effect: Average, links: Mapping[PeerId, float]) -> Event:
         model, base = node.job.held.model, node.job.screened_from

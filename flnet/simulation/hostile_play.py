@@ -17,7 +17,8 @@ import numpy as np
 
 from flnet.membership.roster import State
 from flnet.node.core import NodeCore
-from flnet.params.params import Digest, Params, PeerId, TrainerId
+from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
+from flnet.params.segments import Segments
 from flnet.protocol.effects import Average, Effect, Evaluate, Publish, Train
 from flnet.protocol.events import (
     Averaged,
@@ -36,6 +37,7 @@ from flnet.protocol.events import (
 from flnet.protocol.messages import MAX_PEERS, SAFETENSORS, Peer
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.base_job import AnyJob
+from flnet.rounds.history import RoundRecord
 from flnet.rounds.job import Job
 from flnet.rounds.limits import Limits
 from flnet.rounds.model import Model
@@ -47,6 +49,7 @@ from flnet.simulation.invariants import (
     Accepted,
     InvariantBroken,
     Ledger,
+    MeshAverage,
     SecureLedger,
     SegmentLedger,
     SparseLedger,
@@ -254,6 +257,14 @@ class HonestSegmentLedger(HonestLedger, SegmentLedger):
     averages.
     """
 
+    def __init__(self, hostile: Collection[PeerId], is_keyed: bool) -> None:
+        """Args:
+        hostile: the hostile members.
+        """
+        super().__init__(hostile, is_keyed)
+        self._seen: dict[Digest, Params] = {}  # segments of updates that honest nodes averaged
+        self._averaged_updates: dict[tuple[PeerId, RoundKey], dict[str, Update]] = {}  # as they were offered
+
     def accepted(self, job: AnyJob, event: Event) -> Accepted | None:
         """An update counts if the members settle so."""
         return None
@@ -262,12 +273,36 @@ class HonestSegmentLedger(HonestLedger, SegmentLedger):
         """A node has averaged a segment."""
         if node not in self.hostile:
             contributors = [f"{update.peer} {update.params.digest}" for update in effect.updates]
+            for update in effect.updates:
+                self._seen[update.params.digest] = update.params
+                offers = self._averaged_updates.setdefault((update.peer, update.key), {})
+                offers[f"{update.examples} {update.labels} {update.base} {update.segments}"] = update
             super().averaged_segment(node, [*members, *contributors], effect, result)
 
-    def joined(self, node: PeerId, members: Collection[str], key: RoundKey, digest: Digest) -> None:
+    def joined(self, job: AnyJob, made: RoundRecord, average: MeshAverage) -> None:
         """A node has joined the segments of an average."""
-        if node not in self.hostile:
-            super().joined(node, members, key, digest)
+        if job.settings.my_id not in self.hostile:
+            super().joined(job, made, average)
+
+    def _known(self, peer: PeerId, key: RoundKey, schema: Schema) -> list[Update]:
+        """The updates of a node in a round: what it trained, and what nodes averaged if that may be another."""
+        may_be_forged = not self._is_keyed or peer in self.hostile
+        trained = [] if peer in self.hostile else super()._known(peer, key, schema)
+        return [*trained, *(self._put_together(peer, key, schema) if may_be_forged else [])]
+
+    def _put_together(self, peer: PeerId, key: RoundKey, schema: Schema) -> Iterator[Update]:
+        for update in self._averaged_updates.get((peer, key), {}).values():
+            parts = [self._seen.get(digest) for digest in update.segments]
+            cut = Segments(schema, max(1, len(parts)))
+            if len(parts) == cut.count and None not in parts:
+                whole = cut.joined([part for part in parts if part is not None])
+                yield replace(update, params=whole, contribution=None)
+
+    def _cannot_compare(self, node: PeerId, made: RoundRecord, strangers: Sequence[PeerId]) -> None:
+        """Honest nodes have not averaged all segments of an update that nobody trained."""
+        if self._is_keyed and (unknown := set(strangers) - set(self.hostile)):
+            super()._cannot_compare(node, made, sorted(unknown))
+        self.not_compared += 1
 
 
 class HonestSparseLedger(HonestLedger, SparseLedger):

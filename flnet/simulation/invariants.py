@@ -2,29 +2,37 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+import math
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import islice, product
 from typing import Any
 
 import numpy as np
 
+from flnet.aggregation.screening import common_base
 from flnet.algorithms.gossip import Mixed, graph
 from flnet.algorithms.secure_sum import CLIP, WEIGHT_CAPS
 from flnet.algorithms.topology import Topology
-from flnet.params.params import Digest, Params, PeerId
+from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.effects import Average
-from flnet.protocol.events import DeclineReceived, Event, Mark, UpdateOffered, UpdateReceived
+from flnet.protocol.events import DeclineReceived, Event, Mark, Trained, UpdateOffered, UpdateReceived
 from flnet.protocol.messages import StatedVersion
 from flnet.protocol.secure_sum import MaskUpdate
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.base_job import AnyJob
+from flnet.rounds.history import RoundRecord
+from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.series import key_of
 from flnet.store.base import SavedJob
 
 StartedRound = tuple[RoundKey, frozenset[str]]  # of a round, with these members
 Counted = tuple[PeerId, Digest, int | None, int]  # an update as an average counts it: with examples and staleness
+# What a full mesh makes of whole updates from a base: the average, and whose updates it leaves out.
+MeshAverage = Callable[[Sequence[Update], Params], tuple[Params, Collection[PeerId]]]
+KEPT_TRAININGS = 16  # of a node
+MOST_SETS = 256  # of updates that nodes may have averaged, where they may have offered several
 
 
 class InvariantBroken(AssertionError):
@@ -82,6 +90,9 @@ class Ledger:
     def told_version(self, node: PeerId, number: int, version: StatedVersion) -> None:
         """A node tells its version, which no node does in a synchronous mesh."""
         raise InvariantBroken(f"{node} tells version {number}, but rounds are common")
+
+    def trained(self, job: AnyJob, event: Trained) -> None:
+        """A node is told the result of its training; see `SegmentLedger.trained`."""
 
     def stepped(self, job: AnyJob) -> None:
         """A node has handled an event; see `VersionLedger.stepped` for what is checked."""
@@ -295,6 +306,8 @@ class SegmentLedger(Ledger):
     """Records the averages of a mesh that averages in segments, and checks its invariants.
 
     - All nodes that make the average of a round get the same bits.
+    - These are the bits that a full mesh makes of the updates of its contributors, as they trained them, whole and at once;
+      and a full mesh leaves out the same ones.
     - All its segments are of the same contributors, and equal nodes make equal segments of them.
 
     A node that lost its memory may start a round again, with other members: then it is another one. So it is with the same
@@ -307,6 +320,10 @@ class SegmentLedger(Ledger):
         self._segments: dict[tuple[StartedRound, tuple[int, int], bool], Digest] = {}
         self._common: dict[StartedRound, Digest] = {}
         self._forgotten: dict[StartedRound, set[PeerId]] = {}  # which of its members forgot a round
+        self._trainings: dict[PeerId, deque[Update]] = {}
+        self._bases: dict[Digest, Params] = {}  # that these were trained from
+        self._right: dict[RoundKey, set[tuple[Digest, tuple[PeerId, ...]]]] = {}  # what was found to be so
+        self.compared = self.not_compared = 0  # averages with what a full mesh makes
 
     def lost_disk(self, node: PeerId) -> None:
         """A node lost its disk: what it did before does not bind it, nor what most members of a round have forgotten."""
@@ -334,14 +351,84 @@ class SegmentLedger(Ledger):
         if self._segments.setdefault(place, result.digest) != result.digest:
             raise InvariantBroken(f"{node} made another segment {effect.segment} of {effect.key} than others")
 
-    def joined(self, node: PeerId, members: Collection[str], key: RoundKey, digest: Digest) -> None:
-        """A node has joined the segments of an average."""
-        start = key, frozenset(members)
+    def trained(self, job: AnyJob, event: Trained) -> None:
+        """A node is told the result of its training, which is its update."""
+        model, me = job.held.model, job.settings.my_id
+        if model is None:
+            return
+        base, schema = model.shared, job.held.schema
+        shared = schema.conform(event.shared or event.params.select(schema.specs))
+        update = Update(me, event.key, shared, event.examples, event.labels, base=base.digest)
+        self._trainings.setdefault(me, deque(maxlen=KEPT_TRAININGS)).append(update)
+        self._bases[base.digest] = base
+        kept = {each.base for trainings in self._trainings.values() for each in trainings}
+        self._bases = {digest: params for digest, params in self._bases.items() if digest in kept}
+
+    def joined(self, job: AnyJob, made: RoundRecord, average: MeshAverage) -> None:
+        """A node has joined the segments of an average.
+
+        Args:
+            made: the record of the round.
+            average: what a full mesh makes of updates.
+        """
+        node, key, digest, start = (
+            job.settings.my_id,
+            made.key,
+            made.digest,
+            (made.key, frozenset(made.chosen or ())),
+        )
+        assert digest is not None
         self.started_average(node, key.number)
         self.averages[node, key.number] = digest
         self._made.setdefault(key.number, set()).add(digest)
         if self._common.setdefault(start, digest) != digest:
             raise InvariantBroken(f"{node} made {digest[:8]} in {key}, others {self._common[start][:8]}")
+        round = job.round if isinstance(job.round, SegmentedRound) and job.round.key == key else None
+        # With those that moved too far.
+        settled = made.contributors if round is None or round.sum is None else round.sum.updates
+        self._compare(node, made, sorted(settled), job.held.schema, average)
+
+    def _compare(
+        self, node: PeerId, made: RoundRecord, settled: Sequence[PeerId], schema: Schema, average: MeshAverage
+    ) -> None:
+        """Check that an average is what a full mesh makes of the same updates.
+
+        Raises:
+            InvariantBroken: it is not.
+        """
+        assert made.digest is not None
+        result, right = (made.digest, made.contributors), self._right.setdefault(made.key, set())
+        if result in right:
+            return
+        known = {peer: self._known(peer, made.key, schema) for peer in settled}
+        if strangers := [peer for peer, updates in known.items() if not updates]:
+            self._cannot_compare(node, made, strangers)
+            return
+        others = set[str]()
+        for updates in islice(product(*known.values()), MOST_SETS):
+            base = common_base(update.base for update in updates)
+            if base is None or base not in self._bases:
+                continue
+            params, refused = average(updates, self._bases[base])
+            if (params.digest, tuple(peer for peer in settled if peer not in refused)) == result:
+                right.add(result)
+                self.compared += 1
+                return
+            others.add(f"{params.digest[:8]} without {sorted(refused)}" if refused else params.digest[:8])
+        if math.prod(len(updates) for updates in known.values()) > MOST_SETS:
+            self.not_compared += 1
+            return
+        raise InvariantBroken(
+            f"{node} made {made.digest[:8]} in {made.key} of {list(made.contributors)}, a full mesh {sorted(others)}"
+        )
+
+    def _known(self, peer: PeerId, key: RoundKey, schema: Schema) -> list[Update]:
+        """The updates that a node has made in a round: several, if it trained again because it forgot the first one."""
+        return [update for update in self._trainings.get(peer, ()) if update.key == key]
+
+    def _cannot_compare(self, node: PeerId, made: RoundRecord, strangers: Sequence[PeerId]) -> None:
+        """Nothing is known of what some contributors have trained."""
+        raise InvariantBroken(f"{node} averages {made.key} of {strangers}, which trained nothing")
 
 
 class SparseLedger(Ledger):

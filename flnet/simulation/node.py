@@ -10,7 +10,8 @@ import zlib
 from abc import ABC, abstractmethod
 from asyncio import Future
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from random import Random
 from typing import cast
 
@@ -181,6 +182,12 @@ class Environment(ABC):
         """The accuracy of a model on the test data of a node."""
 
     @abstractmethod
+    def mesh_average(
+        self, node: SimulatedNode, number: int, updates: Sequence[Update], base: Params
+    ) -> tuple[Params, Collection[PeerId]]:
+        """What a node of a full mesh makes of whole updates in a round from a base, and whose it leaves out."""
+
+    @abstractmethod
     def begins(self, node: SimulatedNode, owner: TrainerId | None, effect: Train | Average | Evaluate) -> None:
         """Start a piece of work for a node, which is told the result later."""
 
@@ -316,6 +323,8 @@ class SimulatedNode:
 
     def _handle(self, owner: TrainerId | None, event: Event, answered: Answered) -> None:
         """Pass an event to the core and perform what it asks for, in the order of flnet.node.performer."""
+        if isinstance(event, Trained):
+            self._environment.ledger.trained(self.job, event)
         try:
             owned = self.core.hear(owner, event)
         except PeerError as exc:
@@ -400,16 +409,16 @@ class SimulatedNode:
     def _check_model(self, owned: Sequence[Owned]) -> None:
         """Remember the model that the job holds now; if it was adopted from a peer, check that it is better."""
         effects, model = [item.effect for item in owned], self.job.held.model
-        ledger = self._environment.ledger
+        environment, ledger = self._environment, self._environment.ledger
         if model is not None and model.round >= 0:
             self.models[model.shared.digest] = RolledBack(model.shared, Params(), model.round, model.contributors)
         for effect in effects:
             if isinstance(effect, Publish) and effect.kind == "averaged" and isinstance(ledger, SegmentLedger):
                 made = self.job.record_of(effect.data["round"])
                 assert made is not None
-                ledger.joined(self.id, made.chosen or (), made.key, effect.data["digest"])
+                ledger.joined(self.job, made, partial(environment.mesh_average, self, made.key.number))
             if isinstance(effect, Publish) and effect.kind == "average_taken":
-                self._environment.ledger.took_average(self.id, effect.data["round"], effect.data["digest"])
+                ledger.took_average(self.id, effect.data["round"], effect.data["digest"])
         exchanged = [e.data["round"] for e in effects if isinstance(e, Publish) and e.kind == "exchanged"]
         if not exchanged:
             return
@@ -417,9 +426,8 @@ class SimulatedNode:
         record = self.job.record_of(exchanged[0])
         assert record is not None and record.digest is not None
         own = record.digest
-        environment = self._environment
         before, after = environment.accuracy_of(self.id, own), environment.accuracy_of(self.id, adopted.digest)
-        environment.ledger.adopted(self.id, own, before, after, THRESHOLD)
+        ledger.adopted(self.id, own, before, after, THRESHOLD)
 
     def _perform(self, owner: TrainerId | None, effect: Effect) -> None:
         environment = self._environment

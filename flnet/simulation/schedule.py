@@ -8,7 +8,7 @@ from random import Random
 
 from flnet.aggregation.base import MERGING
 from flnet.aggregation.screening import Bounds
-from flnet.algorithms.registry import SECURE, parse_rule
+from flnet.algorithms.registry import SECURE, USUAL, parse_rule
 from flnet.algorithms.topology import Topology
 from flnet.membership.probing import Pauses
 from flnet.rounds.participation import Participation
@@ -85,6 +85,14 @@ OF_SCHEDULES = ("new examples", "schedule", "hours end", "hours begin")  # furth
 GAPS = (0.0, 0.0, 0.02, 0.3, 1.0, 1.0, 3.0, 3.0, 8.0, 40.0)  # longest seconds between two actions
 ENDINGS = ("", "one dies", "one blinks", "one reboots")  # faults of one peer in the last round
 FAULT_NAMES: Collection[str] = tuple(field.name for field in fields(Faults))
+RULES_IN_SEGMENTS = (
+    "agg0",
+    "agg1",
+    "agg2",
+    "median",
+    "trimmed-mean",
+    "winsorised-mean",
+)  # all that are allowed there
 GOALS = ("accuracy>=0.65", "no-gain 3 0.01", "every accuracy>=0.3", "within 8")
 
 
@@ -125,6 +133,7 @@ class Schedule:
         secure: whether updates are masked, so that only their sum can be opened.
         segments: whether updates are averaged in segments.
         topology: as FLNET_TOPOLOGY, where nodes average with their neighbours alone; else empty.
+        rule: by which they are averaged in segments.
     """
 
     seed: int
@@ -143,6 +152,7 @@ class Schedule:
     secure: bool = False
     segments: bool = False
     topology: str = ""
+    rule: str = USUAL
 
     @property
     def pauses(self) -> Pauses:
@@ -162,7 +172,9 @@ class Schedule:
         if self.secure:
             return Rules(participation, averaging={MERGING: parse_rule(SECURE).name}, topology=topology)
         if self.segments:
-            return Rules(participation, topology=topology, bounds=Bounds(clip=self.seed % 4 // 3 * 0.5))
+            averaging = {} if self.rule == USUAL else {MERGING: parse_rule(self.rule).name}
+            bounds = Bounds(clip=self.seed % 4 // 3 * 0.5)
+            return Rules(participation, averaging=averaging, topology=topology, bounds=bounds)
         if self.topology:
             return Rules(Participation(names_all=True), topology=Topology.read(self.topology))
         return Rules(Participation(self.participation), self.staleness)
@@ -188,6 +200,7 @@ class Reduction:
         secure: whether updates are masked.
         segments: whether updates are averaged in segments.
         topology: as FLNET_TOPOLOGY, where nodes average with their neighbours alone; else empty.
+        rule: by which updates are averaged in segments; empty for that which the seed draws.
     """
 
     size: int | None = None
@@ -199,9 +212,11 @@ class Reduction:
     secure: bool = False
     segments: bool = False
     topology: str = ""
+    rule: str = ""
 
     def of(self, schedule: Schedule) -> Schedule:
         """The reduced schedule."""
+        takes_rule = self.segments and not self.secure
         kept = range(len(schedule.actions)) if self.actions is None else self.actions
         none = {name: getattr(Faults(), name) for name in self.mild}
         return replace(
@@ -214,6 +229,7 @@ class Reduction:
             secure=self.secure,
             segments=self.segments,
             topology=self.topology,
+            rule=(self.rule or draw_rule(schedule.seed)) if takes_rule else USUAL,
         )
 
     def options(self) -> list[str]:
@@ -227,6 +243,7 @@ class Reduction:
         options += ["--secure"] if self.secure else []
         options += ["--segments"] if self.segments else []
         options += ["--topology", self.topology] if self.topology else []
+        options += ["--rule", self.rule] if self.rule else []
         return [*options, *(["--mild", ",".join(self.mild)] if self.mild else [])]
 
 
@@ -257,6 +274,17 @@ def draw(seed: int) -> Schedule:
         participation=Random(f"{seed} participation").choice((1.0, 1.0, 0.5)),
         staleness=Random(f"{seed} staleness").choice((0, 0, 0, 0, 0, 3)),
     )
+
+
+def draw_rule(seed: int) -> str:
+    """Draw the rule by which the updates of a schedule are averaged in segments. No other draw depends on it."""
+    return Random(f"{seed} rule").choice(RULES_IN_SEGMENTS)
+
+
+def given_rule(schedule: Schedule) -> str:
+    """The rule by which its updates are averaged in segments, if that is not the one that its seed draws; else empty."""
+    is_drawn = not schedule.segments or schedule.secure or schedule.rule == draw_rule(schedule.seed)
+    return "" if is_drawn else schedule.rule
 
 
 def _with_schedules(actions: tuple[Action, ...], rng: Random) -> tuple[Action, ...]:
@@ -313,6 +341,7 @@ def described(schedule: Schedule) -> list[str]:
             ("updates are masked", schedule.secure),
             ("updates are averaged in segments", schedule.segments),
             (f"the topology is {schedule.topology}", bool(schedule.topology)),
+            (f"the rule is {schedule.rule}", schedule.rule != USUAL),
         )
         if holds
     ]

@@ -13,7 +13,7 @@ from flnet.simulation.cluster import Listen
 from flnet.simulation.hostile_play import HostilePlay, draw_hostile
 from flnet.simulation.invariants import InvariantBroken
 from flnet.simulation.playback import Play
-from flnet.simulation.schedule import FAULT_NAMES, Faults, Reduction, Schedule, described, draw
+from flnet.simulation.schedule import FAULT_NAMES, Faults, Reduction, Schedule, described, draw, given_rule
 
 CHUNK = 25  # schedules that a process runs at once
 COMMAND = "python -m flnet.simulation"
@@ -36,6 +36,7 @@ class Options:
         secure: whether updates are masked.
         segments: whether updates are averaged in segments.
         topology: as FLNET_TOPOLOGY, where nodes average with their neighbours alone; else empty.
+        rule: by which updates are averaged in segments; empty for that which the seed draws.
     """
 
     schedules: int
@@ -48,6 +49,7 @@ class Options:
     secure: bool = False
     segments: bool = False
     topology: str = ""
+    rule: str = ""
 
 
 @dataclass(frozen=True)
@@ -96,6 +98,7 @@ def broken_by(
     secure: bool = False,
     segments: bool = False,
     topology: str = "",
+    rule: str = "",
 ) -> list[Failure]:
     """Run the schedules of these seeds until so many have failed, and return the failures.
 
@@ -108,9 +111,7 @@ def broken_by(
     gc.freeze()
     try:
         for seed in seeds:
-            reduction = Reduction(
-                asynchronous=asynchronous, keyed=keyed, secure=secure, segments=segments, topology=topology
-            )
+            reduction = Reduction(None, None, (), asynchronous, hostile, keyed, secure, segments, topology, rule)
             failure = play(reduction.of(drawn(seed, hostile)))
             if failure is not None:
                 failures.append(failure)
@@ -170,6 +171,7 @@ def _in_chunks(options: Options) -> Iterator[tuple[int, list[Failure]]]:
     kinds = (
         *(options.asynchronous, options.hostile, options.keyed, options.secure, options.segments),
         options.topology,
+        options.rule,
     )
     if options.jobs == 1:
         yield from ((len(chunk), broken_by(chunk, len(chunk), *kinds)) for chunk in chunks)
@@ -219,6 +221,7 @@ def shrink(failure: Failure, tries: int = TRIES) -> Reduction:
         is_secure,
         failure.schedule.segments,
         failure.schedule.topology,
+        given_rule(failure.schedule),
     )
     best = Reduction(None, None, (), *kinds)
     before: Reduction | None = None

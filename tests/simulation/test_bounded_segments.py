@@ -4,22 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
-from flnet.aggregation.base import RoundStart
+from flnet.aggregation.base import AggregationRule, RoundStart
 from flnet.aggregation.screening import Bounds, remerge
+from flnet.aggregation.segments import merged_segment
 from flnet.algorithms.topology import Topology
-from flnet.params.params import Digest, Params, PeerId
+from flnet.params.arithmetic import Squares
+from flnet.params.params import Params, PeerId
 from flnet.protocol.effects import Average, Evaluate, Train
 from flnet.protocol.events import Averaged, Event, Trained
-from flnet.protocol.updates import RoundKey, Update
+from flnet.protocol.updates import Update
+from flnet.rounds.base_job import AnyJob
+from flnet.rounds.history import RoundRecord
 from flnet.rounds.participation import Participation
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from flnet.simulation.cluster import Cluster
-from flnet.simulation.invariants import SegmentLedger
+from flnet.simulation.invariants import InvariantBroken, MeshAverage, SegmentLedger
 from flnet.simulation.node import SimulatedNode
 
 from .helpers import downloaded, idle, play_round
@@ -45,9 +50,9 @@ class Lenient(SegmentLedger):
         if node != self.liar:
             super().averaged_segment(node, members, effect, result)
 
-    def joined(self, node: PeerId, members: Collection[str], key: RoundKey, digest: Digest) -> None:
-        if node != self.liar:
-            super().joined(node, members, key, digest)
+    def joined(self, job: AnyJob, made: RoundRecord, average: MeshAverage) -> None:
+        if job.settings.my_id != self.liar:
+            super().joined(job, made, average)
 
 
 class Mesh(Cluster):
@@ -103,6 +108,18 @@ def test_updates_are_shortened_to_the_last_bit_as_in_a_mesh(size: int, copies: i
         assert cluster.models() == {digest}
         for node in cluster.nodes.values():
             assert node.job.history.records[-1].contributors == tuple(peers)
+
+
+def test_the_ledger_finds_updates_that_were_not_shortened(monkeypatch: pytest.MonkeyPatch) -> None:
+    def merged(
+        rule: AggregationRule, start: RoundStart, updates: Sequence[Update], *how: Any
+    ) -> tuple[Params, tuple[Squares, ...]]:
+        return merged_segment(rule, start, updates, *how[:2])
+
+    cluster = Mesh(5, 1, in_segments(CLIP))
+    monkeypatch.setattr("flnet.simulation.cluster.merged_segment", merged)
+    with pytest.raises(InvariantBroken, match="a full mesh"):
+        play_round(cluster, "n01")
 
 
 @pytest.mark.parametrize("copies", [1, 3])

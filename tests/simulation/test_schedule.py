@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from flnet.algorithms.registry import RULES, USUAL, parse_rule
+from flnet.algorithms.topology import Topology
 from flnet.membership.probing import Pauses
 from flnet.membership.roster import State
 from flnet.params.params import PeerId
@@ -16,12 +18,14 @@ from flnet.simulation.schedule import (
     ENDINGS,
     FAULT_NAMES,
     OF_SCHEDULES,
+    RULES_IN_SEGMENTS,
     Action,
     Faults,
     Reduction,
     described,
     described_action,
     draw,
+    given_rule,
 )
 from tests.simulation.helpers import digests, idle, mesh, play_round, rounds, whole
 
@@ -69,6 +73,21 @@ def test_a_reduction_keeps_what_it_names_and_is_written_as_options() -> None:
     assert Reduction().options() == []
     assert Reduction(2, (), ("delay",)).options() == ["--nodes", "2", "--actions", "none", "--mild", "delay"]
     assert Reduction(actions=(1, 4)).options() == ["--actions", "1,4"]
+
+
+def test_the_rule_of_a_schedule_in_segments_is_drawn_and_changes_nothing_else() -> None:
+    allowed = {name for name in RULES if Topology("segments").allows(parse_rule(name))}
+    assert set(RULES_IN_SEGMENTS) == allowed
+    drawn = [Reduction(segments=True).of(draw(seed)) for seed in range(50)]
+    assert {schedule.rule for schedule in drawn} == allowed
+    for schedule in drawn:
+        given = Reduction(segments=True, rule="median").of(draw(schedule.seed))
+        assert replace(schedule, rule="median") == given
+        assert given.rules.merging == "median" and given_rule(given) in ("median", "")
+        assert given_rule(schedule) == "" and schedule.rules.merging == parse_rule(schedule.rule).name
+    assert Reduction(segments=True, secure=True).of(draw(0)).rule == Reduction().of(draw(0)).rule == USUAL
+    assert Reduction(segments=True, rule="agg0").options() == ["--segments", "--rule", "agg0"]
+    assert "the rule is median" in described(Reduction(segments=True, rule="median").of(draw(0)))[0]
 
 
 def test_a_schedule_is_printed_in_lines() -> None:

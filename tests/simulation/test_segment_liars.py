@@ -28,6 +28,7 @@ from flnet.rounds.settings import Rules
 from flnet.rounds.voted_segments import VotedSegments
 from flnet.simulation.cluster import Cluster
 from flnet.simulation.hostile_play import HonestSegmentLedger
+from flnet.simulation.invariants import InvariantBroken
 from flnet.simulation.node import TRAINER
 from flnet.simulation.schedule import Faults
 from tests.simulation.helpers import seeds
@@ -394,6 +395,11 @@ def test_two_liars_of_five_owners_change_nothing(kinds: tuple[type[Liar], ...], 
     rng = Random(f"{seed} two")
     for played in play(seed, kinds or rng.choices(LIARS, k=2), rng.choice((7, 8, 9)), is_keyed=True, copies=5):
         check(played)
+
+
+def test_two_liars_of_three_owners_make_an_average_that_the_ledger_finds_wrong() -> None:
+    with pytest.raises(InvariantBroken, match="a full mesh"):
+        play(1, [StatesAgreedSums, StatesAgreedSums], 5, is_keyed=True)
 
 
 @pytest.mark.parametrize("copies", [1, 2])

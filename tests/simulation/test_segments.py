@@ -2,26 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
+import numpy as np
 import pytest
 
-from flnet.aggregation.base import RoundStart
+from flnet.aggregation.base import MERGING, AggregationRule, RoundStart
+from flnet.aggregation.segments import merged_segment
+from flnet.algorithms.registry import USUAL, parse_rule
 from flnet.algorithms.topology import Topology
-from flnet.params.params import PeerId, TrainerId
-from flnet.protocol.effects import Send
+from flnet.params.params import Params, PeerId, TrainerId
+from flnet.protocol.effects import Effect, Publish, Send
 from flnet.protocol.events import UpdateOffered
 from flnet.protocol.segments import SegmentsMessage
-from flnet.protocol.updates import RoundKey
+from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.participation import Participation
+from flnet.rounds.round import Round
 from flnet.rounds.segmented_round import SegmentedRound
 from flnet.rounds.settings import Rules
 from flnet.rounds.settlement import VOTES
 from flnet.rounds.steps import Phase
 from flnet.simulation.cluster import Cluster
+from flnet.simulation.invariants import InvariantBroken, SegmentLedger
 from flnet.simulation.network import Receiver
 from flnet.simulation.node import TRAINER
-from flnet.simulation.schedule import Faults, Reduction, draw
+from flnet.simulation.schedule import RULES_IN_SEGMENTS, Faults, Reduction, draw
 from flnet.simulation.search import play
 
 from .helpers import downloaded, idle, mesh, play_round, seeds
@@ -61,19 +68,29 @@ BROKE = (
 )
 
 
-def in_segments(copies: int = 1, part: float = 1.0) -> Rules:
-    return Rules(Participation(part, names_all=True), topology=Topology("segments", copies))
+def in_segments(copies: int = 1, part: float = 1.0, rule: str = USUAL) -> Rules:
+    averaging = {} if rule == USUAL else {MERGING: parse_rule(rule).name}
+    return Rules(Participation(part, names_all=True), averaging=averaging, topology=Topology("segments", copies))
+
+
+def compared(cluster: Cluster) -> int:
+    """How many averages the ledger compared with those of a full mesh."""
+    assert isinstance(cluster.ledger, SegmentLedger)
+    return cluster.ledger.compared
 
 
 def models(cluster: Cluster) -> set[str | None]:
     return {node.job.held.digest for node in cluster.alive}
 
 
+@pytest.mark.parametrize("rule", RULES_IN_SEGMENTS)
 @pytest.mark.parametrize("size", [2, 3, 5, 9])
 @pytest.mark.parametrize("copies", [1, 2, 3])
-def test_all_nodes_make_the_average_of_whole_updates_to_the_last_bit(size: int, copies: int) -> None:
-    cluster = mesh(size, 1, rules=in_segments(copies))
+def test_all_nodes_make_the_average_of_whole_updates_to_the_last_bit(size: int, copies: int, rule: str) -> None:
+    cluster = mesh(size, 1, rules=in_segments(copies, rule=rule))
     play_round(cluster, "n01", rounds=2)
+    assert compared(cluster) == 2
+    assert cluster.strategy.name == parse_rule(rule).name
     updates = [node.job.held.own for _, node in sorted(cluster.nodes.items())]
     assert all(update is not None and update.key.number == 1 for update in updates)
     held = cluster.nodes[PeerId("n00")].job.held
@@ -82,6 +99,54 @@ def test_all_nodes_make_the_average_of_whole_updates_to_the_last_bit(size: int, 
     for node in cluster.nodes.values():
         assert node.job.history.records[-1].contributors == tuple(sorted(cluster.nodes))
         assert node.job.history.records[-1].taken_from is None
+
+
+def wrong_sum(rule: AggregationRule, *how: Any) -> tuple[Params, Any]:
+    made, squares = merged_segment(rule, *how)
+    return Params({name: array + np.float32(1) for name, array in made.items()}), squares
+
+
+def other_rule(rule: AggregationRule, *how: Any) -> tuple[Params, Any]:
+    return merged_segment(parse_rule("agg0"), *how)
+
+
+def without_the_last(
+    rule: AggregationRule, start: RoundStart, updates: Sequence[Update], *how: Any
+) -> tuple[Params, Any]:
+    _, squares = merged_segment(rule, start, updates, *how)
+    return merged_segment(rule, start, updates[:-1], *how)[0], squares
+
+
+@pytest.mark.parametrize("wrong", [wrong_sum, other_rule, without_the_last])
+@pytest.mark.parametrize("copies", [1, 3])
+def test_the_ledger_finds_an_average_that_is_none_of_a_full_mesh_though_all_nodes_make_it(
+    wrong: Callable[..., tuple[Params, Any]], copies: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = mesh(5, 8, rules=in_segments(copies))
+    monkeypatch.setattr("flnet.simulation.cluster.merged_segment", wrong)
+    with pytest.raises(InvariantBroken, match=r"n0\d made [0-9a-f]{8} in .*, a full mesh \['[0-9a-f]{8}'\]"):
+        play_round(cluster, "n01")
+    assert compared(cluster) == 0
+
+
+def test_the_ledger_finds_an_average_of_another_update_than_its_node_trained(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    offer, cluster = Round._offer, mesh(5, 8, rules=in_segments())
+
+    def other(round: Round, own: Update, told: Publish) -> list[Effect]:
+        return offer(round, replace(own, examples=1000) if own.peer == "n03" else own, told)
+
+    monkeypatch.setattr(Round, "_offer", other)
+    with pytest.raises(InvariantBroken, match="a full mesh"):
+        play_round(cluster, "n01")
+
+
+def test_schedules_find_a_wrong_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flnet.simulation.cluster.merged_segment", wrong_sum)
+    for seed in (1000, 1001):
+        failure = play(Reduction(segments=True).of(draw(seed)))
+        assert failure is not None and "a full mesh" in failure.reason
 
 
 def test_however_large_updates_are_nothing_is_folded(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +244,8 @@ def test_who_may_have_forgotten_its_vote_does_not_vote_again(loses: str, monkeyp
 
 @pytest.mark.parametrize("seed", BROKE)
 def test_schedules_that_once_broke_a_mesh_of_segments_do_so_no_more(seed: int) -> None:
-    assert play(Reduction(segments=True).of(draw(seed))) is None
+    """All of them by the usual rule, as it was before rules were drawn."""
+    assert play(Reduction(segments=True, rule=USUAL).of(draw(seed))) is None
 
 
 @pytest.mark.parametrize("seed", seeds(0, 300))
