@@ -105,6 +105,11 @@ class Members:
         member = self.known.get(peer)
         return member.accepts if member else frozenset()
 
+    def is_thesis(self, peer: PeerId) -> bool:
+        """Whether a peer is a node of the thesis, which knows whole updates only."""
+        member = self.known.get(peer)
+        return member is not None and member.is_thesis
+
     def keys(self) -> Mapping[PeerId, str]:
         """The keys to which names belong, those of peers that are no members any more included."""
         return self.state.roster.all_keys()
@@ -245,7 +250,7 @@ def meet(
     s: MeshState,
     peer: Peer,
     accepts: frozenset[str],
-    incarnation: int,
+    incarnation: int | None,
     key: str | None = None,
     *,
     is_introduced: bool = False,
@@ -281,7 +286,7 @@ def left_out(peer: Peer, full: NoPlace) -> Publish:
 
 
 def meet_unless_doubtful(
-    s: MeshState, peer: Peer, accepts: frozenset[str], incarnation: int, key: str | None, asked: str = ""
+    s: MeshState, peer: Peer, accepts: frozenset[str], incarnation: int | None, key: str | None, asked: str = ""
 ) -> list[Effect]:
     """Meet a node, unless it would replace live members: these are asked first, and one that answers stays.
 
@@ -588,7 +593,7 @@ def announced(s: MeshState, event: AnnounceReceived) -> list[Effect]:
         return [Answer(AnnounceReply(i_am=s.me, accepts=accepts, key=event.key))]  # our own call
     lacks = lacked_by(s, event)
     s.joined = True
-    met = meet_unless_doubtful(s, peer, event.accepts, event.incarnation or 0, event.key)
+    met = meet_unless_doubtful(s, peer, event.accepts, event.incarnation, event.key)
     met += prove_soon(s, PeerId(peer.id))
     heard = hear_all(s, event.members, PeerId(peer.id))
     reply = AnnounceReply(announce_yourself_to_peers=lacks, i_am=s.me, accepts=accepts)
@@ -625,7 +630,7 @@ def answered(s: MeshState, event: AnnounceAnswered) -> list[Effect]:
     asked = event.address
     if any(item.id == event.peer.id and item.state == State.LEFT.value for item in event.members):
         return hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)
-    met = meet_unless_doubtful(s, event.peer, event.accepts, event.incarnation or 0, event.key, asked)
+    met = meet_unless_doubtful(s, event.peer, event.accepts, event.incarnation, event.key, asked)
     if event.peer.address == asked:
         met += [effect for effect in prove(s, PeerId(event.peer.id)) if effect not in met]
     heard = hear_all(s, event.members, PeerId(event.peer.id), asked=event.peer.address == asked)

@@ -94,6 +94,7 @@ class Member:
         is_proven: whether it ever answered this node at its address; anybody can announce any address.
         is_introduced: whether it is known because another member said that it is there (introducing.py).
         is_hearsay: whether it left according to others only, who may be wrong or lie.
+        is_thesis: whether it is a node of the thesis, which knows whole updates only.
         signatures: of the claims for which it has its standing, by speaker; this node's own are made when they
             are sent.
     """
@@ -108,6 +109,7 @@ class Member:
     is_proven: bool = False
     is_introduced: bool = False
     is_hearsay: bool = False
+    is_thesis: bool = False
     signatures: Mapping[PeerId, str] = field(default_factory=dict)
 
     @property
@@ -345,7 +347,7 @@ class Roster:
         self,
         peer: Peer,
         accepts: frozenset[str],
-        incarnation: int,
+        incarnation: int | None,
         key: str | None = None,
         *,
         is_introduced: bool = False,
@@ -353,9 +355,10 @@ class Roster:
         """A node said who it is and where; its key is the one that its name belongs to, or the first one.
 
         Args:
+            incarnation: None from a node of the thesis, which states none.
             is_introduced: whether another member said it.
         """
-        peer_id = PeerId(peer.id)
+        peer_id, is_thesis, incarnation = PeerId(peer.id), incarnation is None, incarnation or 0
         gone = self._replaced_by(peer, key)
         if peer_id not in self.known:
             incarnation = min(incarnation, MOST_STEP)
@@ -363,13 +366,16 @@ class Roster:
         self.keys.pop(peer_id, None)
         if before is None:
             standing = Status(incarnation=incarnation)
-            new = Member(peer, standing, "", accepts, self.tick, key=key, is_introduced=is_introduced)
+            how: dict[str, Any] = {"is_introduced": is_introduced, "is_thesis": is_thesis}
+            new = Member(peer, standing, "", accepts, self.tick, key=key, **how)
             self._put(new)
             if not self.awaits_proof(new):
                 self.gossip.add(self.news(new))
             words = text("{peer} joined at {address}", peer_id, peer.address)
             return [*gone, TellJobs(peer_id, alive=True), Publish("peer_joined", words, {"peer": peer_id})]
-        self._put(replace(before, peer=peer, accepts=accepts, key=key or before.key))
+        self._put(replace(before, peer=peer, accepts=accepts, key=key or before.key, is_thesis=is_thesis))
+        if before.alive and before.is_thesis != is_thesis:
+            gone.append(TellJobs(peer_id, alive=True))
         if key and not before.key:
             words = text("{peer} is known by the fingerprint {part} from now on", peer_id, short(key))
             gone.append(Publish("peer_key", words, {"peer": peer_id}))

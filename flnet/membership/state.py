@@ -20,7 +20,7 @@ class Meeting(NamedTuple):
 
     peer: Peer
     accepts: frozenset[str]
-    incarnation: int
+    incarnation: int | None
     key: str | None
 
 

@@ -180,4 +180,4 @@ class NodeCore:
         return [Owned(trainer, e) for trainer, job in self.jobs.items() for e in job.receive(news)]
 
     def _seen(self, peer: PeerId) -> Event:
-        return PeerSeen(peer, self.members.counts(peer))
+        return PeerSeen(peer, self.members.counts(peer), self.members.is_thesis(peer))

@@ -724,10 +724,12 @@ class PeerSeen(Event):
     Attributes:
         is_proven: whether it ever answered this node at its address, or a member that introduced it; anybody can announce
             any name.
+        is_whole: whether it is a node of the thesis, which knows whole updates and no segments.
     """
 
     peer: PeerId
     is_proven: bool = True
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)

@@ -444,6 +444,8 @@ class ChoiceMessage(Message):
     Attributes:
         members: the initiator and the peers that it reached when the round began.
         take: how many of them train.
+        whole: where updates are averaged in segments, those of them that know whole updates only, as a node of the thesis:
+            they own no segment, and have no vote.
         failed: where the sum of masked updates failed its check: that round, whose contributors the members are. They
             train in smaller groups, one group a round, to find where it fails.
         group, groups: number of the group from 0, and how many there are; only with `failed`.
@@ -451,6 +453,7 @@ class ChoiceMessage(Message):
 
     members: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PEERS + 1)
     take: int = Field(ge=1, le=MAX_PEERS + 1)
+    whole: tuple[Name, ...] | None = Field(default=None, min_length=1, max_length=MAX_PEERS)
     failed: Round | None = None
     group: int | None = Field(default=None, ge=0, lt=MOST_GROUPS)
     groups: int | None = Field(default=None, ge=2, le=MOST_GROUPS)

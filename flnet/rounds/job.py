@@ -192,8 +192,8 @@ class Job(BaseJob[Round]):
     def _about_the_node(self, event: Event) -> list[Effect]:
         """Handle changes of peers and timers; all else as in every job."""
         match event:
-            case PeerSeen(peer, is_proven):
-                self.peers.met(peer, is_proven=is_proven)
+            case PeerSeen(peer, is_proven, is_whole):
+                self.peers.met(peer, is_proven=is_proven, is_whole=is_whole)
                 return self._met(peer)
             case PeerLost(peer):
                 self.series.lost(peer)
@@ -303,6 +303,8 @@ class Job(BaseJob[Round]):
         start, why = _start_of(event, self.held, len(self.peers.here) + 1), self.settings.too_much(event.hyper)
         words = (event.series, self._believed(event.choice), event.run)
         if words[1] is None and self.settings.rules.participation.names_all:
+            if event.choice is None and event.peer in self.peers.whole:
+                return self._start_for(event, why)
             raise ParamsRefused(UNKNOWN)  # a start without members could end each round of this node
         rule = rule_in(event.agreement)
         opening = Opening(event.key, event.hyper, start, why, True, *words, is_again=event.is_again, rule=rule)
@@ -318,6 +320,22 @@ class Job(BaseJob[Round]):
         self.series.propose(opening)
         is_next = event.key.number == self.number + 1 and self.series.openable(self.key) is not None
         return self._force() if is_next else []
+
+    def _start_for(self, event: TrainingAsked, why: str) -> list[Effect]:
+        """A peer that cannot say who takes part starts a round: the first of the others by name does so in its place.
+
+        Raises:
+            StaleRound, RoundLost: it is over, or has begun.
+            ParamsRefused: this node does not train by its hyper-parameters.
+        """
+        self._must_beat(event.key)
+        if why:
+            raise ParamsRefused(why)
+        me, others = self.settings.my_id, self.peers.proven - self.peers.whole
+        if me != min({me, *others}):
+            return []
+        self.series.propose(Opening(RoundKey(event.key.number, me), event.hyper))
+        return self._force() if event.key.number == self.number + 1 else []
 
     def _must_agree(self, peer: PeerId, stated: Mapping[str, str] | None, key: RoundKey) -> None:
         """Refuse a peer that trains something else, or averages the open round by another aggregation rule.
@@ -366,12 +384,17 @@ class Job(BaseJob[Round]):
         if choice is not None and choice.group is not None:
             return choice  # it is checked when the round opens: the sum may fail here a moment later
         known = self.series.preemption.known(self._counted)  # a member can invent names that no start has
-        return self.settings.rules.participation.believed(choice, {self.settings.my_id, *known})
+        return self.settings.rules.participation.believed(choice, {self.settings.my_id, *known}, self._whole)
 
     @property
     def _counted(self) -> set[PeerId]:
         """The peers on which rounds count: where all follow from who takes part, only who answered at its address."""
         return self.peers.proven if self.settings.rules.participation.names_all else self.peers.here
+
+    @property
+    def _whole(self) -> Set[PeerId]:
+        """The peers that know whole updates only, where others exchange segments."""
+        return self.peers.whole if issubclass(self._kind, SegmentedRound) else frozenset()
 
     def _followed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
         """The choice of a round that opens; None if it is of a group, and no sum failed here that is searched."""
@@ -557,7 +580,8 @@ class Job(BaseJob[Round]):
         is_mine = opening.started_by(me) and opening.heard_start  # else a peer tells of one that this node forgot
         self._average_by(self.rule_change.rule if is_mine else opening.rule, opening.key)
         if is_mine:
-            choice = self.search.choice() or self.settings.rules.participation.choice_of({me, *self._counted})
+            named, participation = {me, *self._counted}, self.settings.rules.participation
+            choice = self.search.choice() or participation.choice_of(named, self._whole)
             run = self.settings.run or None
         self._trouble = None
         moved = self.numbering.entered(opening.key, self.number)
@@ -632,7 +656,7 @@ class Job(BaseJob[Round]):
         """
         self._must_have_model()
         self._must_agree(event.update.peer, event.agreement, event.update.key)
-        self._kind.must_take(event)
+        self._kind.must_take(event, self.peers.whole)
         update, choice = event.update, self._believed(event.choice)
         event = event if choice == event.choice else replace(event, choice=choice)
         key = self._placed(update.key, update.peer)

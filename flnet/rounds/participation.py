@@ -43,16 +43,30 @@ class Participation:
         """The text that nodes compare with each other; empty if all nodes train."""
         return f"{self.fraction!r} of the nodes, at least {self.least}" if self.fraction < 1 else ""
 
-    def choice_of(self, members: Collection[PeerId]) -> ChoiceMessage | None:
-        """The choice that a round of these members starts with; None where all train and need not be named."""
+    def choice_of(self, members: Collection[PeerId], whole: Collection[PeerId] = ()) -> ChoiceMessage | None:
+        """The choice that a round of these members starts with; None where all train and need not be named.
+
+        Args:
+            whole: those that know whole updates only, if updates are averaged in segments.
+        """
         count = len(members)
         take = min(count, max(self.least, math.ceil(self.fraction * count - _DUST)))
         is_stated = take < count or self.names_all
-        return ChoiceMessage(members=tuple(sorted(members)), take=take) if is_stated else None
+        named = tuple(sorted({*whole} & {*members})) or None
+        return ChoiceMessage(members=tuple(sorted(members)), take=take, whole=named) if is_stated else None
 
-    def believed(self, choice: ChoiceMessage | None, nodes: Collection[PeerId]) -> ChoiceMessage | None:
-        """The choice that a peer states; None if the rule does not lead to it, or it leaves out most of these nodes."""
-        if choice is None or choice != self.choice_of({PeerId(name) for name in choice.members}):
+    def believed(
+        self, choice: ChoiceMessage | None, nodes: Collection[PeerId], whole: Collection[PeerId] = ()
+    ) -> ChoiceMessage | None:
+        """The choice that a peer states; None if the rule does not lead to it, or it leaves out most of these nodes.
+
+        Args:
+            whole: those of these nodes that know whole updates only. Of another one, no peer can say that.
+        """
+        if choice is None:
+            return None
+        said = set(map(PeerId, choice.whole or ()))
+        if choice != self.choice_of({PeerId(name) for name in choice.members}, said) or said & {*nodes} - {*whole}:
             return None
         return choice if 2 * len(set(choice.members) & set(nodes)) >= len(nodes) else None
 

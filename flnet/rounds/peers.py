@@ -134,6 +134,7 @@ class Peers:
     Attributes:
         here: reachable now.
         unproven: those of them that never answered this node at their address, as a name that a member invents.
+        whole: those of them that know whole updates only, and no segments.
         earliest: the smallest number of a round in which a peer has spoken since this node was started.
         away: the round in which a peer missed, or may have missed, a message of this node. When it is reachable
             again, it is sent the messages of that round once more.
@@ -145,6 +146,7 @@ class Peers:
     def __init__(self) -> None:
         self.here: set[PeerId] = set()
         self.unproven: set[PeerId] = set()
+        self.whole: set[PeerId] = set()
         self.earliest: dict[PeerId, int] = {}
         self.away: dict[PeerId, RoundKey] = {}
         self.not_started: dict[PeerId, RoundKey] = {}
@@ -156,10 +158,11 @@ class Peers:
         """Those that are reachable and answered at their address."""
         return self.here - self.unproven
 
-    def met(self, peer: PeerId, *, is_proven: bool = True) -> None:
+    def met(self, peer: PeerId, *, is_proven: bool = True, is_whole: bool = False) -> None:
         """A peer is reachable."""
         self.here.add(peer)
         (self.unproven.discard if is_proven else self.unproven.add)(peer)
+        (self.whole.add if is_whole else self.whole.discard)(peer)
 
     def spoke(self, peer: PeerId, number: int) -> None:
         """A peer said something in a round."""
@@ -182,6 +185,7 @@ class Peers:
         """
         self.here.discard(peer)
         self.unproven.discard(peer)
+        self.whole.discard(peer)
         for silence in (self.updates, self.claims):
             silence.lost(peer)
         if key is not None:

@@ -407,8 +407,10 @@ class Round(BaseRound):
         message = self._settings.message(StartTraining, self.key, **fields)
         return Send(tuple(sorted(to)), message, model.shared)
 
-    def _update(self, to: Iterable[PeerId], own: Update) -> Send:
+    def _update(self, to: Iterable[PeerId], own: Update) -> list[Effect]:
         """Send peers this node's update, or offer it."""
+        if not (to := tuple(sorted(to))):
+            return []
         fields = {
             **own.stated(),
             "staleness": own.staleness or None,
@@ -419,7 +421,7 @@ class Round(BaseRound):
         }
         digest = own.params.digest
         message = self._settings.message(ModelParams, self.key, **fields, seconds=self._seconds, digest=digest)
-        return Send(tuple(sorted(to)), message, own.params)
+        return [Send(to, message, own.params)]
 
     def _refusal(self, to: Iterable[PeerId], reason: str, late: bool) -> Send:
         """Tell peers that this node takes no part, or that its training goes on and counts in a later round."""
@@ -428,7 +430,7 @@ class Round(BaseRound):
 
     def _spread(self, own: Update) -> list[Effect]:
         """Send this node's update to all reachable peers."""
-        return [self._update(self._peers.here, own)] if self._peers.here else []
+        return self._update(self._peers.here, own)
 
     def say_again(self, peer: PeerId) -> list[Effect]:
         """Send a peer that was not reachable the messages of the round that it may have missed."""
@@ -442,7 +444,7 @@ class Round(BaseRound):
         if self._is_without(peer) and (self.chosen is None or peer in self.chosen):
             return effects  # with the updates it would average once more, and otherwise; it is told of the average
         if own is not None:
-            effects.append(self._update((peer,), own))
+            effects += self._update((peer,), own)
         elif me in self.gathering.declined:
             reason, late = self.gathering.declined[me], me in self.gathering.late
             effects.append(self._refusal((peer,), reason, late))
@@ -573,8 +575,11 @@ class Round(BaseRound):
     # --- the updates of peers
 
     @classmethod
-    def must_take(cls, event: UpdateReceived | UpdateOffered) -> None:
+    def must_take(cls, event: UpdateReceived | UpdateOffered, whole: Collection[PeerId]) -> None:
         """Refuse an update whose form is of no use in such rounds, also before its round is open.
+
+        Args:
+            whole: the peers that know whole updates only.
 
         Raises:
             ParamsRefused: it is.

@@ -139,14 +139,19 @@ class SecureRound(VotedRound):
         if self.sum.segments is None or self.own is None:
             return self.sum.say_again(peer)
         # It may lack the offer of this node's update, to add its segments.
-        return [self._update((peer,), self.own), *self.sum.say_again(peer)]
+        return [*self._update((peer,), self.own), *self.sum.say_again(peer)]
 
-    def _update(self, to: Iterable[PeerId], own: Update) -> Send:
+    def _update(self, to: Iterable[PeerId], own: Update) -> list[Effect]:
         """Send peers this node's masked update, or offer its segments."""
-        sent, segments = super()._update(to, own), self.sum.segments
-        if segments is None or not isinstance(sent.message, ModelParams):
-            return sent
-        return Send(sent.to, sent.message.model_copy(update={"segments": tuple(segments.learn(own))}))
+        effects, segments = super()._update(to, own), self.sum.segments
+        if segments is None:
+            return effects
+        told = {"segments": tuple(segments.learn(own))}
+        return [
+            Send(sent.to, sent.message.model_copy(update=told))
+            for sent in effects
+            if isinstance(sent, Send) and isinstance(sent.message, ModelParams)
+        ]
 
     def _lost(self, peer: PeerId) -> list[Effect]:
         return self.sum.leave(peer)
@@ -189,7 +194,7 @@ class SecureRound(VotedRound):
         if self.taken or update.peer in self.gathering.updates:
             return []
         segments = self.sum.segments
-        may_offer = segments is not None and segments.may_offer(update, update.segments)
+        may_offer = segments is not None and segments.may_offer(update)
         if self.is_over or (self.sum.settled is not None and not may_offer):
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)

@@ -1,8 +1,8 @@
 """Which nodes sum which segment of the updates of a round.
 
-The members stand in a ring, in an order that a hash draws anew for each round, so that nobody chooses its place. There are
-as many segments as members. The owners of segment i are the first nodes from place i on: each node owns as many as any
-other, and a node that vanishes is replaced by the next one in the ring.
+The members that know segments stand in a ring, in an order that a hash draws anew for each round, so that nobody chooses
+its place. There are as many segments as nodes in the ring. The owners of segment i are the first nodes from place i on:
+each node owns as many as any other, and a node that vanishes is replaced by the next one in the ring.
 """
 
 from __future__ import annotations
@@ -19,15 +19,20 @@ class SegmentRing:
     """The ring of one round.
 
     Attributes:
-        order: all members.
-        copies: how many owners a segment has; at most as many as members.
+        members: all that take part.
+        whole: those of them that send whole updates, and own nothing.
+        order: all others.
+        copies: how many owners a segment has; at most as many as stand in the ring.
     """
 
-    def __init__(self, key: RoundKey, members: Collection[PeerId], copies: int) -> None:
+    def __init__(
+        self, key: RoundKey, members: Collection[PeerId], copies: int, whole: Collection[PeerId] = ()
+    ) -> None:
         """Args:
-        members: of the round, as its start names them.
+        members, whole: of the round, as its start names them.
         """
-        self.order = sorted(members, key=lambda peer: (_place(key, peer), peer))
+        self.members, self.whole = frozenset(members), frozenset(whole)
+        self.order = sorted(self.members - self.whole, key=lambda peer: (_place(key, peer), peer))
         self.copies = min(copies, len(self.order))
 
     def place(self, peer: PeerId) -> int:

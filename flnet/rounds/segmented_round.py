@@ -3,6 +3,9 @@
 It differs from a common round in what travels: an update is offered to all, and each node downloads only the segments of
 it that it averages. Who takes part is stated by the start, because the owners of the segments follow from it: a node that
 does not know that takes the average of the others.
+
+A member that knows whole updates only, as a node of the thesis, sends its update to all, and gets theirs: all of them count
+as in a mesh. It owns no segment, and has no vote.
 """
 
 from __future__ import annotations
@@ -37,6 +40,7 @@ from flnet.rounds.base_round import OPEN
 from flnet.rounds.download import in_turn
 from flnet.rounds.gathering import Closing, Gathering
 from flnet.rounds.model import Start
+from flnet.rounds.round import kept_update
 from flnet.rounds.segment_ring import SegmentRing
 from flnet.rounds.series import Opening
 from flnet.rounds.steps import Phase
@@ -63,7 +67,9 @@ class SegmentedGathering(Gathering):
         super().__init__(*args, **{**more, "room": None})
         self._make_sum = make_sum
         self.sum = make_sum()
-        self._aside: dict[PeerId, UpdateOffered] = {}  # that came before it was known who takes part
+        self._aside: dict[
+            PeerId, UpdateReceived | UpdateOffered
+        ] = {}  # that came before it was known who takes part
         self._offered: set[PeerId] = set()
 
     def know_members(self) -> list[Effect]:
@@ -73,19 +79,21 @@ class SegmentedGathering(Gathering):
         return [effect for offer in aside.values() for effect in self.receive(offer)]
 
     def receive(self, event: Event) -> list[Effect]:
-        """Handle the offer of an update, a refusal, the loss of a peer, or the timer."""
+        """Handle an update or the offer of one, a refusal, the loss of a peer, or the timer."""
         match event:
-            case UpdateOffered(update) if self.sum is None:
+            case UpdateReceived(update) | UpdateOffered(update) if self.sum is None and update.peer != self.me:
                 self._aside[update.peer] = event
                 return []
-            case UpdateOffered(update) if self.sum is not None:
-                if update.peer not in self.sum.ring.order:
+            case UpdateReceived(update) if self.sum is not None and update.peer == self.me:
+                self.sum.learn(update)
+            case UpdateReceived(update) | UpdateOffered(update) if self.sum is not None:
+                ring, is_whole = self.sum.ring, isinstance(event, UpdateReceived)
+                if update.peer not in (ring.whole if is_whole else ring.order):
                     return []  # no member could accept a set with it
                 self.expected.add(update.peer)
                 self._offered.add(update.peer)
-                return [*self.sum.offer(update, update.segments), *self.arrived()]
-            case UpdateReceived(update) if self.sum is not None and update.peer == self.me:
-                self.sum.learn(update)
+                taken = self.sum.take_whole(update) if is_whole else self.sum.offer(update, update.segments)
+                return [*taken, *self.arrived()]
             case DeclineReceived(peer) if self.sum is not None and peer not in self.updates:
                 return [*super().receive(event), *self.sum.leave(peer)]
         return super().receive(event)
@@ -128,13 +136,18 @@ class SegmentedRound(VotedRound):
         assert isinstance(gathering, SegmentedGathering)
         return gathering
 
+    @property
+    def _whole(self) -> frozenset[PeerId]:
+        """The members that know whole updates only."""
+        return frozenset() if self.choice is None else frozenset(map(PeerId, self.choice.whole or ()))
+
     def _new_sum(self) -> VotedSegments | None:
         settings, held = self._settings, self._held
         if self.choice is None or held.model is None:
             return None
         members = [PeerId(member) for member in self.choice.members]
-        ring = SegmentRing(self.key, members, settings.rules.topology.copies)
-        segments = Segments(held.schema, len(members))
+        ring = SegmentRing(self.key, members, settings.rules.topology.copies, self._whole)
+        segments = Segments(held.schema, len(ring.order))
         how = (ring, segments, settings.waits.average, settings.rules.bounds, lambda: held.current.shared)
         made = VotedSegments(self.key, settings.my_id, *how, self._say_part)
         if not self._is_voter:
@@ -205,14 +218,17 @@ class SegmentedRound(VotedRound):
         return {"part": part, "choice": self.choice}
 
     def _say_part(self, to: PeerId | None, part: SecurePart, params: Params | None = None) -> list[Effect]:
-        return self._send_part(None if to is None else (to,), 0, part, params)
+        return self._send_part((self._peers.here if to is None else {to}) - self._whole, 0, part, params)
 
     def _repeat(self, peer: PeerId) -> list[Effect]:
         if self.sum is None:
             return []
         # It may lack the offer of this node's update, to make its segments.
-        offer = [] if self.own is None else [self._update((peer,), self.own)]
+        offer = [] if self.own is None else self._update((peer,), self.own)
         return [*offer, *self.sum.say_again(peer)]
+
+    def _not_sent(self, peer: PeerId) -> list[Effect]:
+        return [] if peer in self._whole else super()._not_sent(peer)  # who has no part in the conversation
 
     def _say_afterwards(self, peer: PeerId) -> list[Effect]:
         # It may lack a segment that this node has made. Not at once: what arrives shows again that the peer is there.
@@ -256,9 +272,11 @@ class SegmentedRound(VotedRound):
     # --- updates
 
     @classmethod
-    def must_take(cls, event: UpdateReceived | UpdateOffered) -> None:
-        """Refuse whole updates; see `Round.must_take`."""
-        if isinstance(event, UpdateReceived) or not event.update.segments:
+    def must_take(cls, event: UpdateReceived | UpdateOffered, whole: Collection[PeerId]) -> None:
+        """Refuse whole updates of who could offer segments; see `Round.must_take`."""
+        if isinstance(event, UpdateReceived) != (event.update.peer in whole) or (
+            isinstance(event, UpdateOffered) and not event.update.segments
+        ):
             raise ParamsRefused(WHOLE)
 
     @property
@@ -266,31 +284,39 @@ class SegmentedRound(VotedRound):
         """This node's update of the round, once it may be offered; not before it is known who takes part."""
         return None if self.sum is None else super().own
 
-    def _update(self, to: Iterable[PeerId], own: Update) -> Send:
-        """Offer peers this node's update, by the digests of its segments.
+    def _update(self, to: Iterable[PeerId], own: Update) -> list[Effect]:
+        """Offer peers this node's update, by the digests of its segments; send it to who knows whole ones only.
 
         Each node begins with another peer, so that not all of them download from the same few nodes first.
         """
-        sent = super()._update(to, own)
-        assert self.sum is not None and isinstance(sent.message, ModelParams)
-        to = tuple(in_turn(sent.to, self._settings.my_id))
-        return Send(to, sent.message.model_copy(update={"segments": tuple(self.sum.learn(own))}))
+        assert self.sum is not None
+        to, segments = set(to), {"segments": tuple(self.sum.learn(own))}
+        effects = super()._update(to & self._whole, own)
+        for sent in super()._update(to - self._whole, own):
+            assert isinstance(sent, Send) and isinstance(sent.message, ModelParams)
+            order = tuple(in_turn(sent.to, self._settings.my_id))
+            effects.append(Send(order, sent.message.model_copy(update=segments)))
+        return effects
 
     def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
-        """Handle the offer of a peer's update of this round.
+        """Handle a peer's update of this round, or the offer of one.
 
         Raises:
             StaleRound: it came too late.
+            ParamsRefused: it is whole, and the start of the round does not say that its sender knows no segments.
         """
         update = event.update
+        if isinstance(event, UpdateReceived) and self.choice is not None and update.peer not in self._whole:
+            raise ParamsRefused(WHOLE)
         if self.taken:
             return []
         if update.peer in self.gathering.updates:
             return self._told_again(update.peer)
-        if self.is_over or (self.sum is not None and not self.sum.may_offer(update, update.segments)):
+        if self.is_over or (self.sum is not None and not self.sum.may_offer(update)):
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
-        return self._advanced([*self._learn(event.choice), *self.gathering.receive(event)])
+        saved = [self._save(kept_update(event))] if isinstance(event, UpdateReceived) else []
+        return self._advanced([*self._learn(event.choice), *self.gathering.receive(event), *saved])
 
     def _told_again(self, peer: PeerId) -> list[Effect]:
         """A peer offers its update once more: it may have been restarted, and have forgotten what it was told."""

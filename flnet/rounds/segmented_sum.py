@@ -129,9 +129,22 @@ class SegmentedSum(ABC):
             self._note(replace(own, params=Params()), [segment.digest for segment in cut])
         return self._digests[self._me]
 
-    def may_offer(self, update: Update, digests: Sequence[Digest]) -> bool:
+    def may_offer(self, update: Update) -> bool:
         """Whether an update can still be in the average: it is settled that it is, or nothing is settled yet."""
-        return self.settled is None or (update.peer, root_of(update, digests)) in self.settled
+        if self.settled is None:
+            return True
+        digests = update.segments or [segment.digest for segment in self._segments.cut(update.params)]
+        return (update.peer, root_of(update, digests)) in self.settled
+
+    def take_whole(self, update: Update) -> list[Effect]:
+        """The whole update of a peer is here: keep its segments."""
+        if update.peer in self._updates:
+            return []
+        cut = self._segments.cut(update.params)
+        for segment in cut:
+            self._downloads.keep(segment)
+        self._note(replace(update, params=Params()), [segment.digest for segment in cut])
+        return self._go_on()
 
     def offer(self, update: Update, digests: Sequence[Digest]) -> list[Effect]:
         """A peer has an update with these segments: download those that this node is to hold."""

@@ -110,7 +110,7 @@ class SparseRound(Round):
 
     # --- what it says to peers, and what they say
 
-    def _update(self, to: Iterable[PeerId], own: Update) -> Send:
+    def _update(self, to: Iterable[PeerId], own: Update) -> list[Effect]:
         return super()._update(self._neighbours_of(to), own)
 
     def _refusal(self, to: Iterable[PeerId], reason: str, late: bool) -> Send:

@@ -142,7 +142,7 @@ class VotedSegments(SegmentedSum):
 
     def _new_settlement(self, *, is_voter: bool) -> Settlement:
         members, key = sorted(self.ring.order), self.key
-        facts = "\n".join([f"{key.number} {key.initiator} {self.ring.copies}", *members])
+        facts = "\n".join([f"{key.number} {key.initiator} {self.ring.copies}", *members, *sorted(self.ring.whole)])
         group, least = hashlib.sha256(facts.encode()).hexdigest(), self._quorum(len(members))
         return Settlement(
             key,
@@ -182,7 +182,7 @@ class VotedSegments(SegmentedSum):
         an update of which this node was told something else.
         """
         members, of = self.ring.order, digest_of(contributors)
-        is_known = {peer for peer, _ in contributors} <= set(members)
+        is_known = {peer for peer, _ in contributors} <= self.ring.members
         fits = self.liars or all(self._roots.get(peer, root) == root for peer, root in contributors)
         if not (contributors and is_known and fits):
             return False
@@ -200,7 +200,7 @@ class VotedSegments(SegmentedSum):
         Where a member may lie, it could name an update that nobody was told of, or can download: then this node must have
         what it is to hold of each.
         """
-        if not contributors or not {peer for peer, _ in contributors} <= set(self.ring.order):
+        if not contributors or not {peer for peer, _ in contributors} <= self.ring.members:
             return False
         if self.liars:
             return set(contributors) <= set(self._held())

@@ -99,6 +99,56 @@ def test_a_whole_update_is_refused_also_of_a_round_that_is_not_open_yet() -> Non
     assert node.round.key.initiator == "b"
 
 
+def with_thesis_node(me: str = "b") -> Bench:
+    """A node that knows b, c and d or a, and the node "old", which knows whole updates only."""
+    made = Bench(me, [name for name in ("a", "b", "c", "d") if name != me], rules=RULES)
+    made.hear(PeerSeen(PeerId("old"), is_whole=True))
+    return made
+
+
+def test_who_knows_whole_updates_only_is_named_so_owns_nothing_and_hears_of_no_vote() -> None:
+    node = with_thesis_node()
+    node.hear(RoundTriggered())
+    start = node.one(Send)
+    assert isinstance(start.message, StartTraining) and start.message.choice is not None
+    assert start.message.choice.whole == ("old",) and "old" in start.message.choice.members
+    assert members(node) == ["a", "b", "c", "d"]
+    node.hear(came("old", 0, "b"))
+    with pytest.raises(ParamsRefused, match="averaged in segments here"):
+        node.hear(came("c", 0, "b"))
+    node.hear(PeerSeen(PeerId("old")))  # it was updated
+    assert not node.job.peers.whole
+
+
+@pytest.mark.parametrize(
+    ("whole", "is_believed"),
+    [(("old",), True), (("new", "old"), True), (("c",), False), (("b",), False), (("old", "c"), False)],
+)
+def test_a_start_may_not_say_that_a_node_knows_no_segments_which_does(
+    whole: tuple[str, ...], *, is_believed: bool
+) -> None:
+    node = with_thesis_node()
+    named = tuple(sorted({"a", "b", "c", "d", "old", *whole}))
+    start = asked("a", 0, choice=ChoiceMessage(members=named, take=len(named), whole=whole))
+    if is_believed:
+        node.hear(start)
+        assert members(node) == ["a", "b", "c", "d"]
+    else:
+        assert "which says who takes part" in str(refuses(node, start, ParamsRefused))
+
+
+@pytest.mark.parametrize(("me", "starts"), [("a", True), ("b", False)])
+def test_a_start_of_a_node_that_cannot_say_who_takes_part_is_made_by_the_first_of_the_others(
+    me: str, *, starts: bool
+) -> None:
+    node = with_thesis_node(me)
+    node.hear(asked("old", 0))
+    assert (node.phase is not Phase.IDLE) == starts
+    if starts:
+        assert node.round.key.initiator == "a"
+    assert "which says who takes part" in str(refuses(node, asked("c", 1), ParamsRefused))
+
+
 @pytest.mark.parametrize(
     ("spoken", "number", "saw"),
     [
