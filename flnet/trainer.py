@@ -675,8 +675,9 @@ class Trainer(ABC):
     def own_labels(self) -> Mapping[str, tuple[Array, Array]]:
         """The labels of data with the label spaces of FLNET_LABELS: in the desired space and in the own one.
 
-        {"train": (of `inputs`, likewise), "test": of the rows of `tests` behind "accuracy"}, class numbers, -1 for
-        none. Empty: all rows are labelled in the desired space, as those of a published data set are.
+        {"train": (of `inputs`, likewise), "test": of the rows of `tests` behind "accuracy", and if there are such
+        "validation": of `validation_rows`}, class numbers, -1 for none. Empty: all rows are labelled in the desired space,
+        as those of a published data set are.
         """
         return {}
 
@@ -686,6 +687,10 @@ class Trainer(ABC):
         {"accuracy": the own test split, "official_accuracy": the published one}; empty: not offered.
         """
         return {}
+
+    def validation_rows(self) -> Rows | None:
+        """The labelled rows behind `validation_score`, for nodes that label differently; None: none, or not offered."""
+        return None
 
     def data_info(self) -> DataInfo:
         """Description of this trainer's data, shown on the page."""

@@ -95,7 +95,10 @@ class ChestSubtypes(Trainer):
         """The same, batch by batch."""
 
         def fit(params: Mapping[str, Array], steps: int, loss: float) -> Fit:
-            return Fit(params, min(len(self._rows), steps * task.hyper.b), len(SUBTYPES), {"loss": loss})
+            figures, validation = {"loss": loss}, self.validation_score(params)
+            if validation is not None:
+                figures["validation_accuracy"] = validation.accuracy
+            return Fit(params, min(len(self._rows), steps * task.hyper.b), len(SUBTYPES), figures)
 
         if task.lesson is not None:
             return taught_steps(task, task.lesson, lambda rows: self._rows[rows], _outputs, fit, self._device)
@@ -112,6 +115,11 @@ class ChestSubtypes(Trainer):
     def tests(self) -> Mapping[str, Rows]:
         """The own test X-rays."""
         return {"accuracy": Rows(self._data.test.x[..., 0], self._data.test.y)}
+
+    def validation_rows(self) -> Rows | None:
+        """The own validation X-rays."""
+        rows = self._data.validation
+        return Rows(rows.x[..., 0], rows.y) if len(rows) else None
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Accuracy on the own test split; balanced there and on the published test part."""

@@ -178,7 +178,10 @@ class DigitDomains(Trainer):
         return self._images[rows], self._labels[rows]
 
     def _fit(self, task: Task, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
-        return Fit(params, min(len(self._labels), steps * task.hyper.b), labels=10, metrics={"loss": loss})
+        figures, validation = {"loss": loss}, self.validation_score(params)
+        if validation is not None:
+            figures["validation_accuracy"] = validation.accuracy
+        return Fit(params, min(len(self._labels), steps * task.hyper.b), labels=10, metrics=figures)
 
     def _tensor(self, images: Array) -> Tensor:
         """Images (n, 16, 16, 3) in [0, 255] as (n, 3, 16, 16) in [0, 1]."""

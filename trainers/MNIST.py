@@ -132,6 +132,10 @@ class Mnist(Trainer):
         official = {} if self._official is None else {"official_accuracy": self._official.rows}
         return {"accuracy": self._test.rows, **official}
 
+    def validation_rows(self) -> Rows | None:
+        """The validation digits."""
+        return self._validation.rows if len(self._validation.labels) else None
+
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test digits read rightly; where nodes have unlike parts, of all published test digits too."""
         return self._score(params, {})

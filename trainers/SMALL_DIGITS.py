@@ -90,7 +90,7 @@ class SmallDigits(Trainer):
 
     def fit(self, task: Task) -> Fit:
         """`e` passes over the training rows, each in a new order, with a fresh Adam optimiser."""
-        steps = _Steps(self._train, task)
+        steps = _Steps(self._train, task, self._validated)
         start = _packed(task.params)
         flat, mean, square = start.copy(), np.zeros_like(start), np.zeros_like(start)
         params, losses = _views(flat), 0.0
@@ -111,7 +111,7 @@ class SmallDigits(Trainer):
 
     def gradients(self, task: Task) -> Gradients:
         """The same training, batch by batch."""
-        return _Steps(self._train, task)
+        return _Steps(self._train, task, self._validated)
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Accuracy on the own test digits, and on those of all nodes together."""
@@ -120,6 +120,11 @@ class SmallDigits(Trainer):
     def validation_score(self, params: Mapping[str, Array]) -> Score | None:
         """Accuracy on the own digits that are held back, if some are."""
         return _counted(params, self._validation, {}) if len(self._validation) else None
+
+    def _validated(self, params: Mapping[str, Array]) -> Mapping[str, float]:
+        """The figure of a training on validation rows, if there are some."""
+        score = self.validation_score(params)
+        return {} if score is None else {"validation_accuracy": score.accuracy}
 
     @classmethod
     def evaluate_many(cls, jobs: Sequence[tuple[Self, Mapping[str, Array]]]) -> list[Score]:
@@ -139,6 +144,11 @@ class SmallDigits(Trainer):
         """The own test digits, and those of all."""
         sides = {"accuracy": self._test, "global_accuracy": self._all_tests}
         return {figure: Rows(rows.x.astype(np.float32), rows.y) for figure, rows in sides.items()}
+
+    def validation_rows(self) -> Rows | None:
+        """The own digits that are held back."""
+        rows = self._validation
+        return Rows(rows.x.astype(np.float32), rows.y) if len(rows) else None
 
     def change_rows(
         self, change: Callable[[Labelled], Labelled], side: Literal["train", "test"] = "train"
@@ -208,8 +218,10 @@ class _Steps:
 
     optimiser: Optimiser = "adam"
 
-    def __init__(self, rows: Labelled, task: Task) -> None:
-        lesson, seed = task.lesson, task.seed
+    def __init__(
+        self, rows: Labelled, task: Task, validated: Callable[[Mapping[str, Array]], Mapping[str, float]]
+    ) -> None:
+        lesson, seed, self._validated = task.lesson, task.seed, validated
         self._batches: Batches[Array] | Sequence[Array] = (
             shuffled(len(rows), task) if lesson is None else lesson.batches(task.hyper.b, seed)
         )
@@ -256,7 +268,7 @@ class _Steps:
     def fit(self, params: Mapping[str, Array], steps: int, loss: float) -> Fit:
         """What is said of a training that ended here."""
         seen = min(len(self._y), steps * self._most)
-        return Fit(dict(params), seen, labels=10, metrics={"loss": loss})
+        return Fit(dict(params), seen, labels=10, metrics={"loss": loss, **self._validated(params)})
 
 
 def _outputs(params: Mapping[str, Array], x: Array) -> tuple[Array, Array]:

@@ -125,7 +125,10 @@ class KMeans(Trainer):
         else:
             fit = move(rows, base, pace, chance if pace.batch < len(rows) else None, is_over)
         params = {CENTROIDS: fit.centroids, COUNTS: fit.counts}
-        return Fit(params, seen, metrics={"loss": inertia(rows, fit.centroids)})
+        figures, validation = {"loss": inertia(rows, fit.centroids)}, self.validation_score(params)
+        if validation is not None:
+            figures["validation_accuracy"] = validation.accuracy
+        return Fit(params, seen, metrics=figures)
 
     def evaluate(self, params: Model) -> Score:
         """The share of the test rows' variance that the groups explain; with inertia and silhouette."""

@@ -152,7 +152,9 @@ class OwnTrainer(Trainer):
     def own_labels(self) -> Mapping[str, tuple[Array, Array]]:
         """Labels in both spaces, where nodes label differently."""
         return {
-            side: (self._sides[side].targets, self._coarse[side]) for side in ("train", "test") if self._coarse
+            side: (self._sides[side].targets, self._coarse[side])
+            for side in ("train", "test", "validation")
+            if side in self._coarse
         }
 
     def tests(self) -> Mapping[str, Rows]:
@@ -161,6 +163,11 @@ class OwnTrainer(Trainer):
         if self._scale is not None:
             return {}
         return {"accuracy": Rows(side.raw(side.rows), side.targets)}
+
+    def validation_rows(self) -> Rows | None:
+        """The validation rows, where classes are told."""
+        side = self._sides["validation"]
+        return Rows(side.raw(side.rows), side.targets) if len(side) and self._scale is None else None
 
     def evaluate(self, params: Mapping[str, Array]) -> Score:
         """Share of test rows put into the right class; for numbers R squared, 0 where it is below.

@@ -123,6 +123,10 @@ class Wrapped(Trainer):
         """Test rows of the inner trainer."""
         return self.inner.tests()
 
+    def validation_rows(self) -> Rows | None:
+        """Validation rows of the inner trainer."""
+        return self.inner.validation_rows()
+
     def data_info(self) -> DataInfo:
         """The inner trainer's description of its data."""
         return self.inner.data_info()

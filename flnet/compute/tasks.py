@@ -44,7 +44,7 @@ from flnet.names import DEFAULT_MESH
 from flnet.params.arithmetic import clipped
 from flnet.params.params import Digest, Params, PeerId, Schema, TrainerId
 from flnet.params.quantization import Encoding, lowered
-from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Scored
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Measured, Scored
 from flnet.protocol.effects import (
     Average,
     CancelWork,
@@ -174,7 +174,7 @@ class ComputeTasks:
             hyper = effect.hyper.model_copy(update=self._own_hyper)
             release = None if plan is None else plan.release(hyper, declared.training_rows if declared else 0)
             rows = _row_privacy(plan, release)
-            request = FitRequest(effect.params, hyper, seed, effect.key.number, rows)
+            request = FitRequest(effect.params, hyper, seed, effect.key.number, rows, effect.validates)
             fit, score = await self._queue.call(trainer, request)
             params, noise = Params(fit.params), _noise(plan, release)
             shared = await asyncio.to_thread(
@@ -189,7 +189,10 @@ class ComputeTasks:
         stated = None if shared is None else await asyncio.to_thread(self._stated, trainer, effect, fit, shared)
         seconds, metrics = time.monotonic() - started, {**fit.metrics, **score.metrics}
         figures = (fit.examples, score.accuracy, fit.labels, seconds, metrics)
-        return Trained(effect.key, params, *figures, shared, hyper, stated, time.time(), release)
+        counts, groups, validation = evaluation_of(score)
+        tested = Measured(accuracy=score.accuracy, examples=score.examples, counts=counts, groups=groups or None)
+        measured = (tested, validation)
+        return Trained(effect.key, params, *figures, shared, hyper, stated, time.time(), release, *measured)
 
     def cancel(self, trainer: TrainerId, effect: CancelWork) -> None:
         """Stop the training of a round that was left, and forget its sum."""

@@ -105,9 +105,11 @@ class FitRequest(TrainingRequest[FitResult]):
 
     Attributes:
         row_privacy: how the training is to hide each single row; None for no noise.
+        validates: whether to measure on validation rows too.
     """
 
     row_privacy: RowPrivacy | None = None
+    validates: bool = False
 
 
 @dataclass(frozen=True)
@@ -254,7 +256,7 @@ def _fit(work: Work, request: FitRequest) -> FitResult:
     with work.failing_in("fit"):
         task = replace(work.task(request), row_privacy=request.row_privacy)
         fit = checked_fit(work.trainer.fit(task), task.params, work.name, request.row_privacy, copies=work.copies)
-    return FitResult(fit, _score(work, Params(fit.params)))
+    return FitResult(fit, _score(work, Params(fit.params), validates=request.validates))
 
 
 def _personalise(work: Work, request: PersonaliseRequest) -> PersonaliseResult:

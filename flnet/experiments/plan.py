@@ -170,7 +170,7 @@ class Plan(Record):
     @property
     def row_names(self) -> list[str]:
         """All rows of the report: those that are trained, and those that are the means of others."""
-        return [row.name for row in (*self.rows, *self.means)]
+        return [*(row.name for row in self.rows), *(row.name for row in self.means)]
 
     def cells(self, seeds: int | None = None, *, quick: bool = False) -> list[Cell]:
         """All trainings of the table, row by row.

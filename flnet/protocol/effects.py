@@ -92,11 +92,16 @@ class CancelWork:
 
 @dataclass(frozen=True)
 class Train:
-    """Train in the compute queue, then measure. Ends in Trained or TrainingFailed."""
+    """Train in the compute queue, then measure. Ends in Trained or TrainingFailed.
+
+    Attributes:
+        validates: whether to measure on validation rows too, if there are some.
+    """
 
     key: RoundKey
     params: Params
     hyper: HyperParams
+    validates: bool = False
 
 
 @dataclass(frozen=True)

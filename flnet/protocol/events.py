@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from flnet.params.arithmetic import Squares
 from flnet.params.params import Digest, MergeRule, Params, PeerId
-from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Scored
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Measured, Scored
 from flnet.protocol.messages import ChoiceMessage, HyperParams, News, Peer, RuleStatement, SeriesMessage
 from flnet.protocol.secure_sum import SecretResult, SecurePart
 from flnet.protocol.updates import Claim, Contribution, NoisyRelease, RoundKey, Update
@@ -539,6 +539,8 @@ class Trained(Event):
     key: RoundKey
     params: Params
     examples: int
+        tested: that accuracy with the rows behind it, if their number is known.
+        validation: of the same model on validation rows, if that was asked for and there are some.
     accuracy: float
     labels: int = 1
     seconds: float = 0.0
@@ -553,6 +555,8 @@ class Trained(Event):
 @dataclass(frozen=True)
 class TrainingFailed(Event):
     """Local training ended without a result; `is_choice` if the trainer had nothing to train on, which is no failure."""
+    tested: Measured | None = None
+    validation: Scored | None = None
 
     key: RoundKey
     reason: str

@@ -57,6 +57,7 @@ from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.base_job import BaseJob
 from flnet.rounds.base_round import OPEN, BaseRound, Parts
 from flnet.rounds.compatibility import must_agree
+from flnet.rounds.evaluation import stated_by
 from flnet.rounds.gathering import Gathering
 from flnet.rounds.history import RoundRecord, contributions_of, names
 from flnet.rounds.model import HeldModel
@@ -475,7 +476,7 @@ class NewVersion(BaseRound):
         self.phase = Phase.TRAINING
         self._arrivals.clear()
         start = self.training_from.merged_with(self._held.current.private)
-        return [Train(self.key, start, hyper)]
+        return [Train(self.key, start, hyper, self._series.stopping.validates)]
 
     def end_training(self) -> list[Effect]:
         """A person paused the job: the version that is being made is given up, except for a merge that is under way."""
@@ -508,10 +509,19 @@ class NewVersion(BaseRound):
         figures = (event.examples, event.labels, event.accuracy, base.digest)
         self._held.offer(Update(me, self.key, shared, *figures, contribution=event.contribution))
         self._held.make_version(shared, private, number, len(counted) + 1, event.accuracy)
-        validated = event.metrics.get(VALIDATION, -1)  # of the version itself: nothing is averaged in between
-        validation = Scored(validated) if 0 <= validated <= 1 else None
-        self._series.stopping.measured(event.accuracy, event.metrics, {}, validation=validation)
+        self._measured(event)
         return [*self._finish(), *self._versions.ask(self._peers.here)]
+
+    def _measured(self, event: Trained) -> None:
+        """Note what a goal is decided by: figures of the version itself, for nothing is averaged in between."""
+        validation, tested, rules = event.validation, event.tested, self._settings.rules
+        validated = event.metrics.get(VALIDATION, -1)
+        if validation is None and 0 <= validated <= 1:
+            validation = Scored(validated)
+        measured = None
+        if tested is not None:
+            measured = stated_by(event.accuracy, tested.examples, tested.counts, tested.groups or (), rules)
+        self._series.stopping.measured(event.accuracy, event.metrics, {}, measured, validation)
 
     def _training_failed(self, reason: str) -> list[Effect]:
         """Training gave nothing: the version before stays the newest one."""

@@ -14,6 +14,7 @@ from typing import Any
 from flnet.params.params import PeerId
 from flnet.protocol.counts import (
     MOST_GROUPS,
+    EvaluationCounts,
     GroupAccuracy,
     Measured,
     PooledCounts,
@@ -33,12 +34,19 @@ def measured_in(event: Evaluated, rules: Rules) -> Measured | None:
     """What a node states of a measurement; None where the number of rows is not known."""
     if event.examples is None:
         return None
-    groups = event.groups if rules.counts else ()
+    return stated_by(event.accuracy, event.examples, event.counts, event.groups, rules)
+
+
+def stated_by(
+    accuracy: float, examples: int, counts: EvaluationCounts | None, groups: Sequence[GroupAccuracy], rules: Rules
+) -> Measured:
+    """What a node states of a measurement, by its settings: counts and groups, or neither."""
+    stated = tuple(groups) if rules.counts else ()
     if rules.group:
-        own = GroupAccuracy(name=rules.group, accuracy=event.accuracy, examples=event.examples)
-        groups = (own, *(group for group in groups if group.name != rules.group))[:MOST_GROUPS]
-    counts = event.counts if rules.counts else None
-    return Measured(accuracy=event.accuracy, examples=event.examples, counts=counts, groups=groups or None)
+        own = GroupAccuracy(name=rules.group, accuracy=accuracy, examples=examples)
+        stated = (own, *(group for group in stated if group.name != rules.group))[:MOST_GROUPS]
+    told = counts if rules.counts else None
+    return Measured(accuracy=accuracy, examples=examples, counts=told, groups=stated or None)
 
 
 @dataclass

@@ -14,13 +14,14 @@ from flnet.compute.tasks import ComputeTasks
 from flnet.compute.verbs import EvaluateRequest
 from flnet.errors import TrainerError
 from flnet.params.params import Array, PeerId, TrainerId
-from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Scored
-from flnet.protocol.effects import Evaluate
-from flnet.protocol.events import Evaluated, EvaluationFailed, Split
+from flnet.protocol.counts import EvaluationCounts, GroupAccuracy, Measured, Scored
+from flnet.protocol.effects import Evaluate, Train
+from flnet.protocol.events import Evaluated, EvaluationFailed, Split, Trained
 from flnet.protocol.messages import HyperParams
 from flnet.trainer import Fit, Score, Task, Trainer
 from tests.compute.inline_queue import InlineQueue
 from tests.helpers import HYPER, key, params
+from tests.rounds.helpers import Bench
 
 T = TrainerId("T")
 MODEL = params(w=[1.0], own=[2.0])
@@ -113,6 +114,25 @@ async def test_validation_rows_are_measured_besides_if_that_is_asked_for(hyper: 
         assert (event.split, event.accuracy, event.examples, event.validation) == ("test", 0.5, 4, expected)
     event = await tasks(Validating(3)).evaluate(T, asked(False))
     assert isinstance(event, Evaluated) and event.validation is None
+
+
+@pytest.mark.parametrize(("rows", "validates"), [(3, True), (3, False), (0, True)])
+async def test_a_training_is_measured_with_its_rows_and_on_validation_rows_if_asked(
+    rows: int, validates: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Counts(Validating):
+        def evaluate(self, params: Mapping[str, Array]) -> Score:
+            return Score(0.5, 4, counts=EvaluationCounts(right=2, examples=4))
+
+    bench = Bench()
+    made = ComputeTasks(
+        cast(ComputeQueue, InlineQueue({T: Counts(rows)})), fed_avg(), PeerId("b"), 0, lambda trainer: bench.job
+    )
+    monkeypatch.setattr(made, "_to_send", lambda *args: None)
+    event = await made.train(T, Train(key(), MODEL, HYPER, validates))
+    assert isinstance(event, Trained)
+    assert event.tested == Measured(accuracy=0.5, examples=4, counts=EvaluationCounts(right=2, examples=4))
+    assert event.validation == (Scored(0.02, 3) if rows and validates else None)
 
 
 async def test_counts_and_groups_reach_the_event() -> None:

@@ -11,6 +11,7 @@ import pytest
 from flnet.errors import JobBusy, PeerError
 from flnet.node.performer import restored_of
 from flnet.params.params import Params, PeerId
+from flnet.protocol.counts import EvaluationCounts, Measured, Scored
 from flnet.protocol.effects import Answer, Average, CancelWork, Effect, Fetch, Publish, Save, Send, SetTimer, Train
 from flnet.protocol.events import (
     Averaged,
@@ -358,6 +359,31 @@ def test_a_goal_is_decided_by_the_node_alone() -> None:
         bench.job.history.records[-1].decision is not None
         and bench.job.history.records[-1].decision["over"] == "reached"
     )
+
+
+def test_a_goal_is_decided_by_counts_on_validation_rows_where_there_are_some() -> None:
+    """Of the test rows 90 in a hundred are right, of the validation rows 3 in 5 and then 4 in 5."""
+    tested = Measured(accuracy=0.9, examples=100, counts=EvaluationCounts(right=90, examples=100))
+    bench = AloneBench(peers=())
+    bench.hear(RoundTriggered(rounds=10, until="accuracy>=0.7"))
+    for right in (3, 4):
+        (train,) = bench.all(Train)
+        assert train.validates
+        validation = Scored(right / 5, 5, right)
+        bench.hear(Trained(train.key, params(w=(1, right)), 3, 0.9, tested=tested, validation=validation))
+    decisions = [record.decision for record in bench.job.history.records]
+    assert [of and (of["over"], of["accuracy"], of["basis"], of["rows"]) for of in decisions] == [
+        (None, 0.6, "counts", "validation"),
+        ("reached", 0.8, "counts", "validation"),
+    ]
+    bench.hear(RoundTriggered(rounds=10, until="accuracy>=0.7"))
+    (train,) = bench.all(Train)
+    bench.hear(Trained(train.key, params(w=(2, 2)), 3, 0.9, tested=tested))
+    last = bench.job.history.records[-1].decision
+    assert last is not None
+    assert (last["over"], last["accuracy"], last["basis"], last["rows"]) == ("reached", 0.9, "counts", "test")
+    bench.hear(RoundTriggered())
+    assert not bench.all(Train)[0].validates  # without a goal nothing is decided
 
 
 @pytest.mark.parametrize("during", [Phase.FETCHING, Phase.TRAINING])

@@ -94,11 +94,13 @@ def test_it_learns_the_three_kinds_from_few_fine_labels_and_the_two_from_coarse_
     score = trainer.evaluate(checked_fit(fit, start, "CHEST_SUBTYPES").params)
     assert score.accuracy == 1.0
     plain = make_trainer(told(data, tmp_path))
-    params = plain.fit(Task(plain.initial_params(0), HyperParams(e=20, u=0.02, b=16), 0)).params
+    taught = plain.fit(Task(plain.initial_params(0), HyperParams(e=20, u=0.02, b=16), 0))
+    params = taught.params
     assert plain.evaluate(params).metrics["official_balanced_accuracy"] > 0.9
     validated = plain.validation_score(params)
     assert validated is not None
     assert (validated.accuracy > 0.9, validated.examples) == (True, plain.data_info().rows["validation"])
+    assert taught.metrics["validation_accuracy"] == validated.accuracy
     many = type(plain).evaluate_many([(plain, params), (plain, params)])
     assert many == [plain.evaluate(params)] * 2
     assert plain.predict(params, np.asarray(plain.inputs(), np.float32)).values.shape[1] == 3

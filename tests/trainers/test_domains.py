@@ -131,7 +131,7 @@ def test_the_network_is_that_of_the_paper(trainer: DigitDomains) -> None:
 def test_training_learns_what_shows(trainer: DigitDomains) -> None:
     start = trainer.initial_params(0)
     fit = trainer.fit(Task(start, HyperParams(e=30, u=0.003, b=16), 0))
-    assert fit.metrics["loss"] < 2.0
+    assert fit.metrics["loss"] < 2.0 and "validation_accuracy" not in fit.metrics
     assert trainer.evaluate(fit.params).accuracy > trainer.evaluate(start).accuracy
     assert fit.examples == 60
 
@@ -178,6 +178,15 @@ def test_figures_are_accuracies_on_the_rows_that_it_tells(trainer: DigitDomains)
     by_domain = {f"accuracy_{name}": is_right["global_accuracy"][domains == name].mean() for name in FILES}
     assert score.metrics == pytest.approx({**by_domain, "global_accuracy": np.mean(list(by_domain.values()))})
     assert trainer.evaluate_many([(trainer, params)]) == [score]
+
+
+def test_a_training_is_measured_on_digits_that_are_held_back(tmp_path: Path) -> None:
+    folder = written(tmp_path, "rows = 50\ntests = 10")
+    trainer = make_trainer(TrainerSettings(folder, folder, (1, 4), validation_share=0.2))
+    fit = trainer.fit(Task(trainer.initial_params(0), ONE, 0))
+    score = trainer.validation_score(fit.params)
+    assert score is not None and 5 <= score.examples == trainer.data_info().rows["validation"] <= 15
+    assert fit.metrics["validation_accuracy"] == score.accuracy
 
 
 def test_what_people_and_methods_see(trainer: DigitDomains) -> None:

@@ -60,6 +60,17 @@ def test_equal_seeds_give_equal_starts_and_the_schema_is_that_of_the_merging_rul
     assert (start_of(node(rows, start="seed"))["counts"] == 0).all()
 
 
+def test_a_training_is_measured_on_validation_rows_if_there_are_some() -> None:
+    rows, _ = heaps(0)
+    assert "validation_accuracy" not in node(rows).fit(task(node(rows), start_of(node(rows)))).metrics
+    table = Table(rows[30:70], rows[:30], ("x", "y"), (-3.0, -3.0), (12.0, 12.0), INFO, rows[70:])
+    trainer = KMeans(table, Options(min_count=1), "heaps")
+    fit = trainer.fit(task(trainer, start_of(trainer)))
+    score = trainer.validation_score(fit.params)
+    assert score is not None and score.examples == 20
+    assert fit.metrics["validation_accuracy"] == score.accuracy
+
+
 @pytest.mark.parametrize("start", ["spread", "seed"])
 def test_a_mesh_finds_the_heaps(start: str) -> None:
     rows, _ = heaps(0, rows=270)

@@ -167,5 +167,9 @@ def test_validation_rows_are_held_back_if_the_person_wants_some(first: SmallDigi
     assert info.rows["train"] + info.rows["validation"] == first.data_info().rows["train"]
     assert info.rows["validation"] == score.examples == score.counts.examples > 40
     assert info.rows["test"] == first.data_info().rows["test"]
+    fit = trainer.fit(Task(params, FIVE, 0))
+    validated = trainer.validation_score(fit.params)
+    assert validated is not None and fit.metrics["validation_accuracy"] == validated.accuracy
+    assert "validation_accuracy" not in first.fit(Task(params, FIVE, 0)).metrics
     score = trainer.evaluate(params)
     assert score == first.evaluate(params)

@@ -100,6 +100,7 @@ def with_coarse(prediction: Prediction, labelling: Labelling, matrix: Matrix | N
 Both = tuple[Labels, Labels]
 HEAD = "output."  # names of the last layer's arrays
 COUNTS = "labels/counts"  # (J, K), private: how often each label met each confident guess
+VALIDATION = "validation_accuracy"  # a figure of a training
 JOINED = "labels/joined"  # (1,), above 0 once coarse labels teach on some node: then they do on all
 NOTHING = text("no row here carries a label from which anything could be learnt")
 POOLED_WORDS = text("the nodes pool how often each label meets each guess, which tells them how often it occurs")
@@ -126,6 +127,7 @@ class ByLabels(Wrapped):
         setattr(self, "honours", inner.honours & {"proximal"})  # noqa: B010  a class variable by its type
         self._labelling, self._inputs = labelling, np.asarray(inner.inputs())
         self._rows, self._tests = _labelled(inner, labelling, [seed, part])
+        self._validation = None if labelling.is_desired else _validation(inner, labelling, [seed, part])
         is_other = not labelling.is_desired
         self._shape = len(labelling.space), len(labelling.target)
         self._estimates = is_other and labelling.estimate
@@ -210,24 +212,36 @@ class ByLabels(Wrapped):
         figures = {"confident_share": guessed.share} if len(some) else {}
         if self._estimates:
             figures["estimate_deviation"] = float(Estimate(counts).deviation.mean())
-        return replace(fit, params={**task.params, **fit.params, **told}, metrics={**fit.metrics, **figures})
+        params, metrics = {**task.params, **fit.params, **told}, dict(fit.metrics)
+        if not self._labelling.is_desired and metrics.pop(VALIDATION, None) is not None:
+            # The inner trainer's is of labels that this node does not have.
+            validation = self.validation_score(params)
+            figures |= {} if validation is None else {VALIDATION: validation.accuracy}
+        return replace(fit, params=params, metrics={**metrics, **figures})
 
     def measured(self, params: Model, score: Score) -> Score:
         """The score with the accuracy on the labels that test rows carry, and `desired_accuracy` for desired classes."""
-        (fine, coarse), rows = self._tests, self.inner.tests()["accuracy"]
+        rows = self.inner.tests()["accuracy"]
         metrics = {**score.metrics, **({"desired_accuracy": score.accuracy} if (rows.labels >= 0).any() else {})}
         if self._labelling.is_desired:
             return replace(score, metrics=metrics)
-        predictions = self._predictions(params, rows.inputs)
-        labels = projected(predictions, self.correspondence(params)).argmax(axis=1)
-        right = np.where(coarse >= 0, labels == coarse, predictions.argmax(axis=1) == fine)
-        # Labels differ from node to node, so that only rows that are right add up.
-        counts = EvaluationCounts(right=int(right.sum()), examples=len(right))
-        return Score(float(right.mean()), len(right), metrics, score.split, counts)
+        return replace(self._by_own_labels(params, rows.inputs, self._tests), metrics=metrics, split=score.split)
 
     def validation_score(self, params: Model) -> Score | None:
-        """The inner trainer's score; None where the labels of validation rows are of another label space."""
-        return super().validation_score(params) if self._labelling.is_desired else None
+        """The accuracy on the labels that validation rows carry; None if there are no such rows."""
+        if self._labelling.is_desired:
+            return super().validation_score(params)
+        return None if self._validation is None else self._by_own_labels(params, *self._validation)
+
+    def _by_own_labels(self, params: Model, inputs: Array, labels: Both) -> Score:
+        """The accuracy on labels of the own space, and of the desired one where a row has no other."""
+        fine, coarse = labels
+        predictions = self._predictions(params, inputs)
+        guess = projected(predictions, self.correspondence(params)).argmax(axis=1)
+        right = np.where(coarse >= 0, guess == coarse, predictions.argmax(axis=1) == fine)
+        # Labels differ from node to node, so that only rows that are right add up.
+        counts = EvaluationCounts(right=int(right.sum()), examples=len(right))
+        return Score(float(right.mean()), len(right), counts=counts)
 
     def predict(self, params: Model, inputs: Array) -> Prediction:
         """Predictions in the desired space, and in the space of this node's rows if it is another one."""
@@ -355,6 +369,16 @@ def _labelled(trainer: Trainer, labelling: Labelling, seed: list[int]) -> tuple[
         carried(labelling, np.asarray(trainer.labels()), np.random.default_rng([*seed, 1])),
         carried(labelling, tests, np.random.default_rng([*seed, 2])),
     )
+
+
+def _validation(trainer: Trainer, labelling: Labelling, seed: list[int]) -> tuple[Array, Both] | None:
+    """The validation rows that carry a label, as inputs, with labels in the desired space and in the own one."""
+    rows, own = trainer.validation_rows(), trainer.own_labels()
+    if rows is None or (own and "validation" not in own):
+        return None
+    both = own.get("validation") or carried(labelling, rows.labels, np.random.default_rng([*seed, 3]))
+    some = np.flatnonzero((both[0] >= 0) | (both[1] >= 0))
+    return (np.asarray(rows.inputs)[some], (both[0][some], both[1][some])) if len(some) else None
 
 
 def _few(names: Sequence[str]) -> str:

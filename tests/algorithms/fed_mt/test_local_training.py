@@ -116,6 +116,22 @@ def test_a_known_correspondence_teaches_the_coarse_classes() -> None:
     assert trainer.evaluate(after).metrics["desired_accuracy"] < 0.8  # nobody said which of two it is
 
 
+def test_validation_rows_are_measured_by_the_labels_that_a_node_has() -> None:
+    """Of two digits in one label either one is right; the inner trainer's figure on digits is not the node's."""
+    labels = labelling()
+    told = TrainerSettings(None, Path(), (1, 5), labels=labels, validation_share=0.2)
+    inner = SmallDigits(told)
+    trainer = with_labels(inner, told, "SMALL_DIGITS")
+    assert isinstance(trainer, ByLabels)
+    fit = trainer.fit(Task(learnt(trainer, trainer.initial_params(0), 7), FEW, 7, round=7))
+    score, digits = trainer.validation_score(fit.params), inner.validation_score(trainer.inside(fit.params))
+    assert score is not None and score.counts is not None and digits is not None
+    assert score.examples == score.counts.examples == digits.examples == trainer.data_info().rows["validation"]
+    assert score.accuracy > 0.85 and digits.accuracy < 0.8
+    assert fit.metrics["validation_accuracy"] == score.accuracy
+    assert node(labels).validation_score(fit.params) is None  # nothing is held back
+
+
 def test_an_estimate_waits_until_the_model_is_sure_and_then_is_never_asked_again() -> None:
     labels = labelling(estimate=True, schedule="parallel", threshold=0.9)
     trainer, teacher = node(labels), node(fine(steps=60), part=2)
