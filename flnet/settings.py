@@ -526,6 +526,13 @@ class Settings(PlaceSettings):
         "its update with those of 2 others, drawn in each round, and nodes hold different models; ring: likewise with the "
         "same 2 others (docs/topology.md). Must be the same on all nodes.",
     )
+    owned_segments: int = Field(
+        default=4,
+        ge=1,
+        le=4,
+        description="With FLNET_TOPOLOGY=segments: how many segments of the average this node owns, as compared with "
+        "other nodes. 1 for a node with a slow link: from the second round on it averages a quarter of what others do.",
+    )
     local_training: Annotated[str, AfterValidator(check_local_training)] = Field(
         default="plain",
         description="plain: the trainer's own training. proximal:0.01: training stays near the model that the "

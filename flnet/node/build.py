@@ -403,6 +403,7 @@ def rules_of(settings: Settings) -> Rules:
         bounds=bounds_of(settings),
         counts=settings.share_counts,
         group=settings.group or "",
+        owned=settings.owned_segments,
     )
 
 

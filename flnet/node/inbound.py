@@ -125,7 +125,7 @@ def to_event(packet: Packet, caller_ip: str) -> tuple[TrainerId | None, Event]:
             return m.trainer, DeclineReceived(m.sender, _key(m), m.declined, bool(m.late))
         case ModelParams() as m if packet.params is None and m.digest is not None:
             return m.trainer, UpdateOffered(
-                update_of(m, Params()), Digest(m.digest), _stated(m), m.choice, m.seconds, m.run
+                update_of(m, Params()), Digest(m.digest), _stated(m), m.choice, m.seconds, m.run, m.owned
             )
         case ModelParams() as m:
             return m.trainer, UpdateReceived(update_of(m, _params(packet)), _stated(m), m.choice, m.seconds, m.run)

@@ -241,7 +241,11 @@ class UpdateReceived(Event):
 
 @dataclass(frozen=True)
 class UpdateOffered(Event):
-    """A peer's update can be downloaded by its digest; `update` has no parameters yet."""
+    """A peer's update can be downloaded by its digest; `update` has no parameters yet.
+
+    Attributes:
+        owned: how many segments of the next rounds its sender owns, as compared with others; None: as many as it may.
+    """
 
     update: Update
     digest: Digest
@@ -249,6 +253,7 @@ class UpdateOffered(Event):
     choice: ChoiceMessage | None = None
     seconds: float | None = None
     run: str | None = None
+    owned: int | None = None
 
 
 @dataclass(frozen=True)
@@ -534,13 +539,13 @@ class Trained(Event):
         labels: number of labels in the data.
         seconds: duration of training and measuring.
         release: the noise in `shared`; None if it has none.
+        tested: that accuracy with the rows behind it, if their number is known.
+        validation: of the same model on validation rows, if that was asked for and there are some.
     """
 
     key: RoundKey
     params: Params
     examples: int
-        tested: that accuracy with the rows behind it, if their number is known.
-        validation: of the same model on validation rows, if that was asked for and there are some.
     accuracy: float
     labels: int = 1
     seconds: float = 0.0
@@ -550,13 +555,13 @@ class Trained(Event):
     contribution: Contribution | None = None  # what this node states of it
     at: float | None = None  # when it was done, in seconds since 1970 by this node's own clock; only ever shown
     release: NoisyRelease | None = None
+    tested: Measured | None = None
+    validation: Scored | None = None
 
 
 @dataclass(frozen=True)
 class TrainingFailed(Event):
     """Local training ended without a result; `is_choice` if the trainer had nothing to train on, which is no failure."""
-    tested: Measured | None = None
-    validation: Scored | None = None
 
     key: RoundKey
     reason: str

@@ -438,6 +438,9 @@ class ReportMessage(Message):
 MOST_GROUPS = 16
 
 
+MOST_OWNED = 4  # segments of a round that a node with one owner for each owns, for each one of a slow node
+
+
 class ChoiceMessage(Message):
     """Part of messages of a round in which only some members train; a hash chooses them.
 
@@ -446,6 +449,7 @@ class ChoiceMessage(Message):
         take: how many of them train.
         whole: where updates are averaged in segments, those of them that know whole updates only, as a node of the thesis:
             they own no segment, and have no vote.
+        owned: likewise, how many segments nodes own that own more than one.
         failed: where the sum of masked updates failed its check: that round, whose contributors the members are. They
             train in smaller groups, one group a round, to find where it fails.
         group, groups: number of the group from 0, and how many there are; only with `failed`.
@@ -454,6 +458,9 @@ class ChoiceMessage(Message):
     members: tuple[Name, ...] = Field(min_length=1, max_length=MAX_PEERS + 1)
     take: int = Field(ge=1, le=MAX_PEERS + 1)
     whole: tuple[Name, ...] | None = Field(default=None, min_length=1, max_length=MAX_PEERS)
+    owned: dict[Name, Annotated[int, Field(ge=2, le=MOST_OWNED)]] | None = Field(
+        default=None, min_length=1, max_length=MAX_PEERS
+    )
     failed: Round | None = None
     group: int | None = Field(default=None, ge=0, lt=MOST_GROUPS)
     groups: int | None = Field(default=None, ge=2, le=MOST_GROUPS)
@@ -656,6 +663,7 @@ class ModelParams(JobMessage):
     memory: HexDigest | None = None
     group: HexDigest | None = None
     segments: tuple[HexDigest, ...] | None = Field(default=None, max_length=MAX_PEERS + 1)
+    owned: int | None = Field(default=None, ge=1, le=MOST_OWNED)
 
 
 def contribution_of(m: ModelParams) -> Contribution | None:

@@ -56,6 +56,7 @@ from flnet.protocol.events import (
 )
 from flnet.protocol.messages import (
     LAST_ROUND,
+    MOST_OWNED,
     Accuracy,
     AccuracyReply,
     AskRound,
@@ -77,6 +78,7 @@ from flnet.rounds.gathering import Closing
 from flnet.rounds.history import RoundRecord, view_of_sums
 from flnet.rounds.model import HeldModel, Start
 from flnet.rounds.numbering import Numbering
+from flnet.rounds.participation import more_owned
 from flnet.rounds.peers import RESTED as PACES_RESTED
 from flnet.rounds.restart_recovery import resume
 from flnet.rounds.round import Round, kept_update
@@ -396,6 +398,13 @@ class Job(BaseJob[Round]):
         """The peers that know whole updates only, where others exchange segments."""
         return self.peers.whole if issubclass(self._kind, SegmentedRound) else frozenset()
 
+    def _more_owned(self, members: Set[PeerId]) -> Mapping[str, int]:
+        """How many segments these nodes own that own more than one."""
+        if not issubclass(self._kind, SegmentedRound):
+            return {}
+        stated = {**self.peers.owned, self.settings.my_id: self.settings.rules.owned}
+        return more_owned({peer: stated.get(peer, MOST_OWNED) for peer in members - self._whole})
+
     def _followed(self, choice: ChoiceMessage | None) -> ChoiceMessage | None:
         """The choice of a round that opens; None if it is of a group, and no sum failed here that is searched."""
         if choice is None or choice.group is None or self.search.believes(choice):
@@ -581,7 +590,7 @@ class Job(BaseJob[Round]):
         self._average_by(self.rule_change.rule if is_mine else opening.rule, opening.key)
         if is_mine:
             named, participation = {me, *self._counted}, self.settings.rules.participation
-            choice = self.search.choice() or participation.choice_of(named, self._whole)
+            choice = self.search.choice() or participation.choice_of(named, self._whole, self._more_owned(named))
             run = self.settings.run or None
         self._trouble = None
         moved = self.numbering.entered(opening.key, self.number)

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from flnet.algorithms.fed_mt.scheduling import phase, trains
 from flnet.params.params import PeerId
 from flnet.protocol.events import Turn
-from flnet.protocol.messages import ChoiceMessage
+from flnet.protocol.messages import MAX_PEERS, ChoiceMessage
 from flnet.text import text
 
 TOO_EARLY = text("the first rounds are for nodes labelled otherwise")
@@ -43,17 +43,24 @@ class Participation:
         """The text that nodes compare with each other; empty if all nodes train."""
         return f"{self.fraction!r} of the nodes, at least {self.least}" if self.fraction < 1 else ""
 
-    def choice_of(self, members: Collection[PeerId], whole: Collection[PeerId] = ()) -> ChoiceMessage | None:
+    def choice_of(
+        self, members: Collection[PeerId], whole: Collection[PeerId] = (), owned: Mapping[str, int] | None = None
+    ) -> ChoiceMessage | None:
         """The choice that a round of these members starts with; None where all train and need not be named.
 
         Args:
             whole: those that know whole updates only, if updates are averaged in segments.
+            owned: how many segments nodes own that own more than one (`more_owned`).
         """
         count = len(members)
         take = min(count, max(self.least, math.ceil(self.fraction * count - _DUST)))
         is_stated = take < count or self.names_all
         named = tuple(sorted({*whole} & {*members})) or None
-        return ChoiceMessage(members=tuple(sorted(members)), take=take, whole=named) if is_stated else None
+        if not is_stated:
+            return None
+        return ChoiceMessage(
+            members=tuple(sorted(members)), take=take, whole=named, owned=dict(owned or {}) or None
+        )
 
     def believed(
         self, choice: ChoiceMessage | None, nodes: Collection[PeerId], whole: Collection[PeerId] = ()
@@ -65,10 +72,28 @@ class Participation:
         """
         if choice is None:
             return None
+        members, owned = {PeerId(name) for name in choice.members}, choice.owned or {}
         said = set(map(PeerId, choice.whole or ()))
-        if choice != self.choice_of({PeerId(name) for name in choice.members}, said) or said & {*nodes} - {*whole}:
+        are_owners = owned.keys() <= members - said and is_allowed(owned, len(members - said))
+        if choice != self.choice_of(members, said, owned) or said & {*nodes} - {*whole} or not are_owners:
             return None
         return choice if 2 * len(set(choice.members) & set(nodes)) >= len(nodes) else None
+
+
+def more_owned(owned: Mapping[PeerId, int]) -> dict[str, int]:
+    """How many segments each node owns, as few as in this proportion; without those that own one.
+
+    Args:
+        owned: of each node, as compared with the others.
+    """
+    unit = math.gcd(*owned.values())
+    more = {str(name): count // unit for name, count in sorted(owned.items()) if count > unit}
+    return more if is_allowed(more, len(owned)) else {}
+
+
+def is_allowed(more: Mapping[str, int], nodes: int) -> bool:
+    """Whether an update is cut into no more segments than its offer may name, if these nodes own more than one."""
+    return nodes + sum(more.values()) - len(more) <= MAX_PEERS + 1
 
 
 def chosen(choice: ChoiceMessage, run: str, round: int) -> frozenset[PeerId]:

@@ -139,6 +139,7 @@ class Peers:
         away: the round in which a peer missed, or may have missed, a message of this node. When it is reachable
             again, it is sent the messages of that round once more.
         not_started: the round whose start did not reach a peer.
+        owned: how many segments of a round they own that said so, as compared with others.
         updates: who lets rounds wait for its update.
         claims: who lets them wait for its accuracy.
     """
@@ -147,6 +148,7 @@ class Peers:
         self.here: set[PeerId] = set()
         self.unproven: set[PeerId] = set()
         self.whole: set[PeerId] = set()
+        self.owned: dict[PeerId, int] = {}
         self.earliest: dict[PeerId, int] = {}
         self.away: dict[PeerId, RoundKey] = {}
         self.not_started: dict[PeerId, RoundKey] = {}
@@ -163,6 +165,13 @@ class Peers:
         self.here.add(peer)
         (self.unproven.discard if is_proven else self.unproven.add)(peer)
         (self.whole.add if is_whole else self.whole.discard)(peer)
+
+    def owns(self, peer: PeerId, count: int | None) -> None:
+        """A peer said how many segments of the next rounds it owns; None: as many as it may."""
+        if count is None or peer not in self.here:
+            self.owned.pop(peer, None)
+        else:
+            self.owned[peer] = count
 
     def spoke(self, peer: PeerId, number: int) -> None:
         """A peer said something in a round."""
@@ -186,6 +195,7 @@ class Peers:
         self.here.discard(peer)
         self.unproven.discard(peer)
         self.whole.discard(peer)
+        self.owned.pop(peer, None)
         for silence in (self.updates, self.claims):
             silence.lost(peer)
         if key is not None:

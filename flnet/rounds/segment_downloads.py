@@ -10,6 +10,8 @@ from flnet.protocol.events import Event, Fetched
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.download import ParamsDownload
 
+MOST_TOGETHER = 9  # that a node serves in one request
+
 
 def together(effects: Iterable[Effect]) -> list[Effect]:
     """The same effects, with one request for all the segments that are downloaded from the same peer."""
@@ -19,7 +21,10 @@ def together(effects: Iterable[Effect]) -> list[Effect]:
             fetches.setdefault(effect.peer, []).append(effect)
         else:
             left.append(effect)
-    return [*left, *(_one_request(each) for each in fetches.values())]
+    each_peer = (
+        each[at : at + MOST_TOGETHER] for each in fetches.values() for at in range(0, len(each), MOST_TOGETHER)
+    )
+    return [*left, *map(_one_request, each_peer)]
 
 
 def _one_request(fetches: Sequence[Fetch]) -> Effect:

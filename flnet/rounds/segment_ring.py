@@ -1,14 +1,14 @@
 """Which nodes sum which segment of the updates of a round.
 
 The members that know segments stand in a ring, in an order that a hash draws anew for each round, so that nobody chooses
-its place. There are as many segments as nodes in the ring. The owners of segment i are the first nodes from place i on:
-each node owns as many as any other, and a node that vanishes is replaced by the next one in the ring.
+its place. There are as many segments as places. Each node has one, and a faster node may have more of them. The owners of
+segment i are the first nodes from place i on; a node that vanishes is replaced by the next one in the ring.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import islice
 
 from flnet.params.params import PeerId
@@ -21,18 +21,27 @@ class SegmentRing:
     Attributes:
         members: all that take part.
         whole: those of them that send whole updates, and own nothing.
-        order: all others.
+        order: all others, by their first place.
+        places: which node stands at each place.
         copies: how many owners a segment has; at most as many as stand in the ring.
     """
 
     def __init__(
-        self, key: RoundKey, members: Collection[PeerId], copies: int, whole: Collection[PeerId] = ()
+        self,
+        key: RoundKey,
+        members: Collection[PeerId],
+        copies: int,
+        whole: Collection[PeerId] = (),
+        owned: Mapping[str, int] | None = None,
     ) -> None:
         """Args:
         members, whole: of the round, as its start names them.
+        owned: places of nodes that have more than one.
         """
-        self.members, self.whole = frozenset(members), frozenset(whole)
-        self.order = sorted(self.members - self.whole, key=lambda peer: (_place(key, peer), peer))
+        self.members, self.whole, owned = frozenset(members), frozenset(whole), owned or {}
+        standing = [(peer, n) for peer in self.members - self.whole for n in range(owned.get(peer, 1))]
+        self.places = [peer for peer, _ in sorted(standing, key=lambda one: (_place(key, *one), one))]
+        self.order = list(dict.fromkeys(self.places))
         self.copies = min(copies, len(self.order))
 
     def place(self, peer: PeerId) -> int:
@@ -46,8 +55,8 @@ class SegmentRing:
             gone: members that do not take part any more.
             more: how many owners there are beyond the usual number.
         """
-        at, count = segment % len(self.order), len(self.order)
-        ring = (self.order[(at + step) % count] for step in range(count))
+        at, count = segment % len(self.places), len(self.places)
+        ring = dict.fromkeys(self.places[(at + step) % count] for step in range(count))
         return list(islice((peer for peer in ring if peer not in gone), self.copies + more))
 
     def holders(self, segment: int, contributor: PeerId) -> list[PeerId]:
@@ -60,5 +69,8 @@ class SegmentRing:
         return owners or self.owners(segment, {contributor})[:1]
 
 
-def _place(key: RoundKey, peer: PeerId) -> bytes:
-    return hashlib.sha256(f"segments:{key.number}:{len(key.initiator)}:{key.initiator}:{peer}".encode()).digest()
+def _place(key: RoundKey, peer: PeerId, number: int) -> bytes:
+    facts = f"segments:{key.number}:{len(key.initiator)}:{key.initiator}:{peer}" + (
+        f"\n{number}" if number else ""
+    )
+    return hashlib.sha256(facts.encode()).digest()

@@ -32,7 +32,7 @@ from flnet.protocol.events import (
     UpdateOffered,
     UpdateReceived,
 )
-from flnet.protocol.messages import ModelParams
+from flnet.protocol.messages import MOST_OWNED, ModelParams
 from flnet.protocol.secure_sum import SecurePart
 from flnet.protocol.segments import SegmentsMessage
 from flnet.protocol.updates import Update
@@ -146,8 +146,8 @@ class SegmentedRound(VotedRound):
         if self.choice is None or held.model is None:
             return None
         members = [PeerId(member) for member in self.choice.members]
-        ring = SegmentRing(self.key, members, settings.rules.topology.copies, self._whole)
-        segments = Segments(held.schema, len(ring.order))
+        ring = SegmentRing(self.key, members, settings.rules.topology.copies, self._whole, self.choice.owned)
+        segments = Segments(held.schema, len(ring.places))
         how = (ring, segments, settings.waits.average, settings.rules.bounds, lambda: held.current.shared)
         made = VotedSegments(self.key, settings.my_id, *how, self._say_part)
         if not self._is_voter:
@@ -290,12 +290,13 @@ class SegmentedRound(VotedRound):
         Each node begins with another peer, so that not all of them download from the same few nodes first.
         """
         assert self.sum is not None
-        to, segments = set(to), {"segments": tuple(self.sum.learn(own))}
+        to, owned = set(to), self._settings.rules.owned
+        told = {"segments": tuple(self.sum.learn(own)), "owned": owned if owned < MOST_OWNED else None}
         effects = super()._update(to & self._whole, own)
         for sent in super()._update(to - self._whole, own):
             assert isinstance(sent, Send) and isinstance(sent.message, ModelParams)
             order = tuple(in_turn(sent.to, self._settings.my_id))
-            effects.append(Send(order, sent.message.model_copy(update=segments)))
+            effects.append(Send(order, sent.message.model_copy(update=told)))
         return effects
 
     def update_received(self, event: UpdateReceived | UpdateOffered) -> list[Effect]:
@@ -315,6 +316,8 @@ class SegmentedRound(VotedRound):
         if self.is_over or (self.sum is not None and not self.sum.may_offer(update)):
             raise StaleRound(update.key.number, self.key.number)
         self._note_time(event)
+        if isinstance(event, UpdateOffered):
+            self._peers.owns(update.peer, event.owned)
         saved = [self._save(kept_update(event))] if isinstance(event, UpdateReceived) else []
         return self._advanced([*self._learn(event.choice), *self.gathering.receive(event), *saved])
 

@@ -14,7 +14,7 @@ from flnet.algorithms.topology import Topology
 from flnet.params.params import PeerId, TrainerId
 from flnet.protocol.effects import Publish
 from flnet.protocol.events import Declaration
-from flnet.protocol.messages import HyperParams, JobMessage, Peer
+from flnet.protocol.messages import MOST_OWNED, HyperParams, JobMessage, Peer
 from flnet.protocol.updates import RoundKey, Update
 from flnet.rounds.limits import Limits
 from flnet.rounds.participation import Participation
@@ -82,6 +82,7 @@ class Rules:
         topology: how updates travel.
         counts: whether this node tells the counts behind its accuracies (`flnet.protocol.counts`).
         group: that all its test rows belong to; empty for none.
+        owned: how many segments of a round this node owns, as compared with others.
     """
 
     participation: Participation = field(default_factory=Participation)
@@ -95,6 +96,7 @@ class Rules:
     bounds: Bounds = field(default_factory=Bounds)
     counts: bool = True
     group: str = ""
+    owned: int = MOST_OWNED
 
     @property
     def merging(self) -> str:

@@ -142,7 +142,9 @@ class VotedSegments(SegmentedSum):
 
     def _new_settlement(self, *, is_voter: bool) -> Settlement:
         members, key = sorted(self.ring.order), self.key
-        facts = "\n".join([f"{key.number} {key.initiator} {self.ring.copies}", *members, *sorted(self.ring.whole)])
+        first = f"{key.number} {key.initiator} {self.ring.copies}"
+        more = [*sorted(self.ring.whole), *(self.ring.places if len(self.ring.places) > len(members) else ())]
+        facts = "\n".join([first, *members, *more])
         group, least = hashlib.sha256(facts.encode()).hexdigest(), self._quorum(len(members))
         return Settlement(
             key,

@@ -278,6 +278,7 @@ class LinkedCluster(Cluster):
         model_bytes: int,
         training: float = 0.0,
         downloads: int | None = None,
+        owned: Mapping[int, int] | None = None,
     ) -> None:
         """Args:
         topology: as `FLNET_TOPOLOGY` has it.
@@ -285,6 +286,7 @@ class LinkedCluster(Cluster):
         model_bytes: of all parameters in float32.
         training: seconds of each training.
         downloads: how many a node has under way at once; None for as many as a real one.
+        owned: `FLNET_OWNED_SEGMENTS` of nodes, by their place among the links, where it is not the default.
 
         Raises:
             ValueError: the model is so small that nodes send it with its offer.
@@ -303,6 +305,8 @@ class LinkedCluster(Cluster):
         network.nodes = self.network.nodes
         self.network = self.linked = network
         self.calls = LinkedCalls(network, self.ledger, factor, downloads or places_of(read))
+        for place, node in enumerate(self.nodes.values()):
+            node.job.settings.rules = replace(rules, owned=(owned or {}).get(place, rules.owned))
 
     def form(self) -> None:
         """Let all nodes know each other."""

@@ -16,6 +16,7 @@ from flnet.protocol.messages import HyperParams, JobMessage, ModelParams, Peer
 from flnet.protocol.segments import SegmentResult, SegmentsMessage, SumPart
 from flnet.protocol.updates import Contribution
 from flnet.rounds.segment_disputes import TWO_UPDATES
+from flnet.rounds.segmented_round import SegmentedRound
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, has_said_all, mesh_of, until
 
 KEYED: dict[str, Any] = {"mesh_key": "k" * 20, "topology": "segments:3"}
@@ -85,6 +86,26 @@ async def test_segments_of_the_average_come_with_their_result_and_cost_no_reques
             # the one that its sender owns alone; who starts the round tells three.
             assert record["messages"] == 4 * 3 + 3 + (3 if name == "a" else 0)
             assert record["bytes"]["sent"] > 0
+
+
+@pytest.mark.parametrize("topology", ["segments", "segments:3"])
+async def test_who_says_that_its_link_is_slow_owns_less_from_the_second_round_on(topology: str) -> None:
+    mesh = Mesh()
+    try:
+        for i, trainer in enumerate(trainers()):
+            slow = {"owned_segments": 1} if i == 2 else {}
+            await mesh.add("abcd"[i], trainer, ("a",) if i else (), topology=topology, **slow)
+        await mesh.full()
+        for owned in (None, {"a": 4, "b": 4, "d": 4}):
+            await mesh.train("b")
+            assert len(mesh.digests()) == 1
+            for node in mesh.nodes.values():
+                round = node.core.jobs[MNIST_3_7].round
+                assert isinstance(round, SegmentedRound) and round.choice is not None
+                assert round.choice.owned == owned
+                assert len((await node.records(MNIST_3_7, 2))[-1]["contributors"]) == 4
+    finally:
+        await mesh.stop()
 
 
 async def test_the_segments_that_an_owner_of_several_needs_come_in_one_request() -> None:

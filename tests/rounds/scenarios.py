@@ -133,7 +133,7 @@ SOME = Rules(Participation(0.3, 1))  # one of three nodes trains
 class Others(Participation):
     """Node a always trains, whichever node starts a round."""
 
-    def choice_of(self, members: Collection[PeerId], whole: Collection[PeerId] = ()) -> ChoiceMessage:
+    def choice_of(self, members: Collection[PeerId], *more: object) -> ChoiceMessage:
         return ChoiceMessage(members=("a",), take=1)
 
 

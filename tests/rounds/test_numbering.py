@@ -634,7 +634,7 @@ def test_the_others_confirm_no_more_than_the_speaker_said() -> None:
 class OfTwo(Participation):
     """Nodes c and d always train, whichever node starts a round."""
 
-    def choice_of(self, members: Collection[PeerId], whole: Collection[PeerId] = ()) -> ChoiceMessage:
+    def choice_of(self, members: Collection[PeerId], *more: object) -> ChoiceMessage:
         return ChoiceMessage(members=("c", "d"), take=2)
 
 

@@ -22,7 +22,7 @@ from flnet.protocol.events import (
     TimerFired,
 )
 from flnet.protocol.messages import ChoiceMessage, ModelParams, StartTraining
-from flnet.rounds.participation import Participation, chosen
+from flnet.rounds.participation import Participation, chosen, more_owned
 from flnet.rounds.settings import Rules
 from flnet.rounds.steps import Phase
 from tests.helpers import key
@@ -227,3 +227,29 @@ def test_a_restarted_node_that_was_not_chosen_still_is_not() -> None:
     assert [update.peer for update in bench.one(Average).updates] == ["a", "c"]
     bench.average()
     assert bench.one(Evaluate)
+
+
+@pytest.mark.parametrize(
+    ("owned", "more"),
+    [
+        ([4, 4, 4], {}),
+        ([1, 1, 1], {}),
+        ([4, 1, 4], {"n0": 4, "n2": 4}),
+        ([4, 2, 2], {"n0": 2}),
+        ([3, 2, 1], {"n0": 3, "n1": 2}),
+        ([4] * 64 + [1], {f"n{number}": 4 for number in range(64)}),
+        ([4] * 65 + [1], {}),  # more segments than an offer may name
+    ],
+)
+def test_nodes_own_as_few_segments_as_in_the_proportion_that_they_stated(
+    owned: list[int], more: dict[str, int]
+) -> None:
+    assert more_owned({PeerId(f"n{number}"): count for number, count in enumerate(owned)}) == more
+
+
+def test_a_choice_in_which_a_stranger_owns_segments_or_there_are_too_many_is_not_believed() -> None:
+    rule = Participation(names_all=True)
+    members = [PeerId(f"n{number:02}") for number in range(70)]
+    for owned, is_believed in (({"n01": 4}, True), ({"x": 2}, False), ({str(name): 4 for name in members}, False)):
+        choice = ChoiceMessage(members=tuple(members), take=70, owned=owned)
+        assert (rule.believed(choice, members) == choice) == is_believed

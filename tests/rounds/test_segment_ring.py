@@ -29,6 +29,16 @@ def test_each_node_owns_as_many_segments_as_any_other(count: int, copies: int) -
 
 
 @pytest.mark.parametrize("copies", [1, 2, 3])
+def test_a_faster_node_owns_more_segments_and_each_one_has_as_many_owners_as_ever(copies: int) -> None:
+    more = {"n01": 4, "n03": 2}
+    made = SegmentRing(RoundKey(0, PeerId("n00")), names(6), copies, owned=more)
+    assert len(made.places) == 6 + 3 + 1 and sorted(made.order) == names(6)
+    owners = [made.owners(segment) for segment in range(len(made.places))]
+    assert all(len(set(each)) == len(each) == copies for each in owners)
+    assert Counter(each[0] for each in owners) == {name: more.get(name, 1) for name in names(6)}
+
+
+@pytest.mark.parametrize("copies", [1, 2, 3])
 def test_no_segment_of_an_update_is_held_by_its_sender_alone(copies: int) -> None:
     made = ring(5, copies)
     for contributor in made.order:

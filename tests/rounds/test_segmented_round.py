@@ -137,6 +137,20 @@ def test_a_start_may_not_say_that_a_node_knows_no_segments_which_does(
         assert "which says who takes part" in str(refuses(node, start, ParamsRefused))
 
 
+@pytest.mark.parametrize(
+    ("owned", "is_believed"), [({"a": 4}, True), ({"x": 2}, False), ({"a": 2, "b": 3}, True), ({"old": 2}, False)]
+)
+def test_only_members_that_know_segments_own_more_of_them(owned: dict[str, int], *, is_believed: bool) -> None:
+    node = with_thesis_node()
+    named = ("a", "b", "c", "d", "old")
+    start = asked("a", 0, choice=ChoiceMessage(members=named, take=5, whole=("old",), owned=owned))
+    if is_believed:
+        node.hear(start)
+        assert node.phase is Phase.TRAINING
+    else:
+        assert "which says who takes part" in str(refuses(node, start, ParamsRefused))
+
+
 @pytest.mark.parametrize(("me", "starts"), [("a", True), ("b", False)])
 def test_a_start_of_a_node_that_cannot_say_who_takes_part_is_made_by_the_first_of_the_others(
     me: str, *, starts: bool

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from flnet.params.params import PeerId
@@ -12,9 +14,11 @@ MODEL = 40_000_000
 LINK = Link(10e6, 10e6, 0.001)
 
 
-def steady_round(topology: str, links: list[Link], training: float = 0.0) -> RoundFigures:
+def steady_round(
+    topology: str, links: list[Link], training: float = 0.0, owned: Mapping[int, int] | None = None
+) -> RoundFigures:
     """A round of nodes that have the model of the one before."""
-    cluster = LinkedCluster(topology, links, MODEL, training)
+    cluster = LinkedCluster(topology, links, MODEL, training, owned=owned)
     cluster.form()
     cluster.play_round()
     figures = cluster.play_round()
@@ -54,6 +58,13 @@ def test_training_and_latency_add_up() -> None:
 def test_the_slowest_node_decides() -> None:
     slow = Link(2e6, 10e6, 0.001)
     assert steady_round("mesh", [LINK, LINK, slow]).seconds == pytest.approx(2 * MODEL / 2e6, rel=0.01)
+
+
+def test_a_node_with_a_slow_link_that_owns_less_holds_up_the_others_less() -> None:
+    links = [LINKS["100mbit"]] * 5 + [LINKS["dsl"]]
+    equal, less = (steady_round("segments", links, owned=owned) for owned in ({}, {5: 1}))
+    # It sends its update and its part of the average; without the latter, 8.5 seconds for 40 MB would be left.
+    assert less.seconds < 0.85 * equal.seconds
 
 
 def test_many_nodes_that_download_from_the_same_few_do_not_fill_their_links() -> None:

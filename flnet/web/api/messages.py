@@ -201,7 +201,7 @@ BINARY_PATHS = frozenset(endpoint.rule for endpoint in api if endpoint.types)
 
 MAX_DOWNLOADS = 8  # at once; who comes later waits for a turn
 STALL_SECONDS = 30.0  # for a caller to take one piece
-_DIGESTS = re.compile(r"[0-9a-f]{64}(,[0-9a-f]{64}){0,8}")  # as many as a node owns segments, at most
+_DIGESTS = re.compile(r"[0-9a-f]{64}(,[0-9a-f]{64}){0,8}")  # MOST_TOGETHER of them
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
 
 
