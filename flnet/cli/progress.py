@@ -100,6 +100,13 @@ class RoundResult:
         return {node: view["examples"] for node, view in told if isinstance(view.get("examples"), int)}
 
     @property
+    def on_all_rows(self) -> float | None:
+        """The accuracy on the test rows of all nodes together, after averaging; None where some node does not count."""
+        mesh = self.mesh or {}
+        value = mesh.get("accuracy") if mesh.get("basis") == "counts" else None
+        return value if isinstance(value, float) else None
+
+    @property
     def same_model(self) -> bool:
         """Whether all nodes hold the same model, bit by bit."""
         return not self.missing and None not in self.digests.values() and len(set(self.digests.values())) == 1
@@ -149,8 +156,11 @@ class RoundResult:
         if self.is_empty:
             return f"round {self.number}: {self.models()}"
         updates = "" if self.updates is None else f"{self.update_words()} updates, "
+        node = _only_node((self,))
+        of_nodes = f"on {node}" if node else "mean of nodes"
+        together = "" if self.on_all_rows is None else f"{accuracy(self.on_all_rows)} on all rows; {of_nodes} "
         return (
-            f"round {self.number}: before {self.pre}, after {self.post}, {updates}"
+            f"round {self.number}: {together}before {self.pre}, after {self.post}, {updates}"
             f"model {self.models()}, {_seconds_words(self.seconds)}"
         )
 
@@ -225,18 +235,18 @@ def _seconds_words(seconds: float | None) -> str:
 def results_table(results: Sequence[RoundResult]) -> Table:
     """One row per round."""
     node = _only_node(results)
-    before = "before averaging" if node else "before averaging: mean (low - high)"
+    before = "before averaging" if node else "before averaging: mean of nodes (low - high)"
     title = f"Results on {node}" if node else "Results"
     together = ("all rows",) if any(result.mesh for result in results) else ()
-    shown = table("round", before, "after", *together, "updates", "model", "seconds", title=title)
+    shown = table("round", *together, before, "after", "updates", "model", "seconds", title=title)
     for result in results:
         seconds = "-" if result.seconds is None else f"{result.seconds:.1f}"
         averaged = (result.update_words(), result.models())
         mesh = [accuracy((result.mesh or {}).get("accuracy"))] if together else []
         shown.add_row(
             str(result.number),
-            *(str(each or "-") for each in (result.pre, result.post)),
             *mesh,
+            *(str(each or "-") for each in (result.pre, result.post)),
             *averaged,
             seconds,
         )
@@ -289,15 +299,29 @@ def summary(results: Sequence[RoundResult], every: bool = False) -> str:
     if empty := no_average(results):
         same = f"{empty}; {same}" if differing else empty
     seconds = sum(result.seconds or 0.0 for result in results)
-    gain = f"{first.pre.mean:.4f} to {last.post.mean:.4f}" if first.pre and last.post else "unknown"
     further = metric_words(means(last.figures.values()), every)
     return (
-        f"{counted(len(results), 'round')} in {seconds:.1f} s; mean accuracy from {gain} "
-        f"(before the first averaging, after the last); "
-        + (f"all nodes together {mesh_words(last.mesh)}; {fairness_words(last.mesh)}; " if last.mesh else "")
+        f"{counted(len(results), 'round')} in {seconds:.1f} s; {_gain_words(first, last, _only_node(results))}; "
+        + (f"{fairness_words(last.mesh)}; " if last.mesh else "")
         + same
         + (f"; further means after the last averaging: {further}" if further else "")
     )
+
+
+def _gain_words(first: RoundResult, last: RoundResult, node: str) -> str:
+    """What averaging brought: on all rows where nodes count, and the mean of the nodes.
+
+    Args:
+        node: that all other figures are of, if there is one alone.
+    """
+    gain = f"{first.pre.mean:.4f} to {last.post.mean:.4f}" if first.pre and last.post else "unknown"
+    ends = "(before the first averaging, after the last)"
+    if last.on_all_rows is None:
+        together = f"; all nodes together {mesh_words(last.mesh)}" if last.mesh else ""
+        return f"{f'accuracy on {node}' if node else 'mean accuracy'} from {gain} {ends}{together}"
+    begun = "" if first is last else f", {accuracy(first.on_all_rows)} after the first"
+    of_nodes = f"on {node}" if node else "mean of nodes"
+    return f"accuracy {mesh_words(last.mesh)} after the last averaging{begun}; {of_nodes} from {gain} {ends}"
 
 
 BAR_CELLS = 16

@@ -145,7 +145,11 @@ def test_the_demo_trains_mnist_on_the_bundled_digits_and_ends(tmp_path: Path) ->
         out, err = process.communicate()
     assert process.returncode == 0, out + err
     assert "digits bundled with scikit-learn" in out
-    after = re.search(r"^round 0: before .*, after ([\d.]+) .* on all 2 nodes", out, re.MULTILINE)
+    after = re.search(
+        r"^round 0: [\d.]+ on all rows; mean of nodes before .*, after ([\d.]+) .* on all 2 nodes",
+        out,
+        re.MULTILINE,
+    )
     assert after is not None and float(after[1]) > 0.8
     assert not list(tmp_path.glob("flnet*")), "the folder of states and logs is left behind"
 

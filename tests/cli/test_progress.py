@@ -285,7 +285,7 @@ def heading(result: RoundResult) -> str:
 
 
 def test_only_several_nodes_have_a_mean() -> None:
-    assert "mean (low - high)" in heading(round_result(0, {"a": record(0), "b": record(0)}))
+    assert "mean of nodes (low - high)" in heading(round_result(0, {"a": record(0), "b": record(0)}))
     assert heading(round_result(0, {"a": record(0)})).split() == [
         "round",
         "before",
@@ -324,6 +324,41 @@ def test_the_summary_says_gain_and_sameness() -> None:
         "2 rounds in 4.0 s; mean accuracy from 0.5000 to 0.7500 (before the first averaging, after the last); "
         "after every round all nodes held the same model, bit by bit"
     )
+
+
+def together(accuracy: float, basis: str = "counts") -> dict[str, object]:
+    """What all nodes reached together, as a record has it."""
+    return {"mesh": {"accuracy": accuracy, "basis": basis, "examples": 210, "nodes": 2}}
+
+
+def test_where_nodes_count_the_accuracy_is_that_of_all_rows_and_the_mean_of_nodes_stands_beside_it() -> None:
+    rounds = [
+        round_result(n, {"a": record(n) | together(0.625 + n / 8), "b": record(n) | together(0.5)})
+        for n in range(2)
+    ]
+    assert summary(rounds).startswith(
+        "2 rounds in 0.0 s; accuracy 0.7500 on 210 test rows of 2 nodes after the last averaging, 0.6250 after the first; "
+        "mean of nodes from 0.5000 to 0.7500 (before the first averaging, after the last); "
+    )
+    assert str(rounds[0]).startswith(
+        "round 0: 0.6250 on all rows; mean of nodes before 0.5000, after 0.7500, model"
+    )
+    columns = [str(column.header) for column in results_table(rounds).columns]
+    assert columns[:4] == ["round", "all rows", "before averaging: mean of nodes (low - high)", "after"]
+    assert list(results_table(rounds).columns[1].cells) == ["0.6250", "0.7500"]
+    one = [round_result(0, {"a": record(0) | together(0.625)})]
+    assert "; accuracy 0.6250 on 210 test rows of 2 nodes after the last averaging; on a from" in summary(one)
+    assert str(one[0]).startswith("round 0: 0.6250 on all rows; on a before 0.5000, after 0.7500")
+
+
+@pytest.mark.parametrize("basis", ["examples", "nodes"])
+def test_without_counts_the_accuracy_is_a_mean_and_says_so(basis: str) -> None:
+    rounds = [round_result(0, {name: record(0) | together(0.625, basis) for name in "ab"})]
+    assert "; mean accuracy from 0.5000 to 0.7500 (before the first averaging, after the last); all" in summary(
+        rounds
+    )
+    assert "all nodes together 0.6250, " in summary(rounds)
+    assert str(rounds[0]).startswith("round 0: before 0.5000, after 0.7500")
 
 
 def test_the_summary_names_rounds_with_different_models() -> None:
