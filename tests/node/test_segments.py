@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from flnet.cli.history import SIGNED, WRONG, disputed_lines, reasons, verdict_of
@@ -17,6 +18,8 @@ from flnet.protocol.segments import SegmentResult, SegmentsMessage, SumPart
 from flnet.protocol.updates import Contribution
 from flnet.rounds.segment_disputes import TWO_UPDATES
 from flnet.rounds.segmented_round import SegmentedRound
+from flnet.simulation.schedule import RULES_IN_SEGMENTS
+from flnet.trainer import Fit, Task
 from tests.node.mesh import MNIST_3_7, Linear, Mesh, has_said_all, mesh_of, until
 
 KEYED: dict[str, Any] = {"mesh_key": "k" * 20, "topology": "segments:3"}
@@ -61,6 +64,48 @@ def other_offer(message: Any) -> JobMessage | None:
     return message.model_copy(update={"segments": (DIGEST, *message.segments[1:])})
 
 
+class Uneven(Linear):
+    """Moves each weight by another amount, so that the last bits depend on how averages are computed."""
+
+    trainings = 0
+
+    def fit(self, task: Task) -> Fit:
+        self.trainings += 1
+        rng = np.random.default_rng([int(self.target), self.trainings])
+        moved = {
+            name: (array + rng.normal(size=array.shape)).astype(np.float32) for name, array in task.params.items()
+        }
+        return Fit(moved, self.examples, labels=1 + int(self.target) % 3)
+
+
+async def averages(topology: str, **settings: Any) -> list[str]:
+    """Of two rounds of five nodes: the digest of the average that all of them make of all updates."""
+    made = [Uneven(float(i), examples=7 * i + 3, numbers=600) for i in range(5)]
+    digests = list[str]()
+    async with mesh_of(*made, topology=topology, **settings) as mesh:
+        for number in range(2):
+            await mesh.train()
+            records = [node.history(MNIST_3_7)[-1] for node in mesh.nodes.values()]
+            assert {(record["round"], len(record["contributors"])) for record in records} == {(number, 5)}
+            assert all(record.get("taken_from") is None for record in records)
+            (digest,) = {record["digest"] for record in records}
+            digests.append(digest)
+    return digests
+
+
+EVERY_FORM = [("agg1", form) for form in ("json", "float16", "int8")]
+
+
+@pytest.mark.parametrize(("rule", "wire"), [*((rule, "safetensors") for rule in RULES_IN_SEGMENTS), *EVERY_FORM])
+async def test_every_rule_makes_of_updates_in_segments_what_it_makes_in_a_mesh_to_the_last_bit(
+    rule: str, wire: str
+) -> None:
+    expected = await averages("mesh", aggregation=rule, wire=wire)
+    assert len(set(expected)) == 2
+    for topology in ("segments", "segments:2", "segments:3"):
+        assert await averages(topology, aggregation=rule, wire=wire) == expected
+
+
 async def test_honest_nodes_sign_the_segments_that_they_offer_and_dispute_nothing() -> None:
     async with mesh_of(*trainers(), **KEYED) as mesh:
         await mesh.train()
@@ -93,7 +138,7 @@ async def test_who_says_that_its_link_is_slow_owns_less_from_the_second_round_on
     mesh = Mesh()
     try:
         for i, trainer in enumerate(trainers()):
-            slow = {"owned_segments": 1} if i == 2 else {}
+            slow: dict[str, Any] = {"owned_segments": 1} if i == 2 else {}
             await mesh.add("abcd"[i], trainer, ("a",) if i else (), topology=topology, **slow)
         await mesh.full()
         for owned in (None, {"a": 4, "b": 4, "d": 4}):
@@ -138,8 +183,9 @@ async def test_a_wrong_result_is_outvoted_and_its_maker_named_with_what_it_signe
             assert WRONG in disputed_lines(forged, MNIST_3_7)[0]
 
 
-async def test_who_signs_two_updates_is_left_out_and_both_are_kept() -> None:
-    async with mesh_of(*trainers(), **KEYED) as mesh:
+@pytest.mark.parametrize("topology", ["segments", "segments:2", "segments:3"])
+async def test_who_signs_two_updates_is_left_out_and_both_are_kept(topology: str) -> None:
+    async with mesh_of(*trainers(), **{**KEYED, "topology": topology}) as mesh:
         lies(mesh, "d", other_offer)
         await mesh.train()
         assert len({mesh.nodes[name].job(MNIST_3_7).digest for name in "abc"}) == 1

@@ -409,6 +409,36 @@ def test_who_states_no_result_of_what_was_settled_is_replaced(kind: type[Liar], 
         check(played)
 
 
+@pytest.mark.parametrize("seed", seeds(3, 60))
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("kind", [OffersTwoUpdates, OffersOneAnother])
+def test_who_signs_two_updates_is_left_out_and_named_by_all_however_few_owners_there_are(
+    kind: type[Liar], copies: int, seed: int
+) -> None:
+    for played in play(seed, [kind], 3 + seed % 5, is_keyed=True, copies=copies):
+        check(played)
+        (liar,) = played.liars
+        for record in played.records.values():
+            assert set(record.contributors) == played.records.keys()
+            assert record.left_out == {liar: TWO_UPDATES}
+            assert len(record.disputed[liar]["statements"]) == 2
+
+
+@pytest.mark.parametrize("seed", seeds(4, 60))
+@pytest.mark.parametrize("copies", [1, 2])
+@pytest.mark.parametrize("kind", [OffersTwoUpdates, OffersOneAnother])
+def test_where_nothing_is_signed_one_of_two_updates_counts_or_none(
+    kind: type[Liar], copies: int, seed: int
+) -> None:
+    for played in play(seed, [kind], 3 + seed % 5, copies=copies):
+        check(played)
+        (liar,) = played.liars
+        made = [record for record in played.records.values() if not record.taken_from]
+        assert len({liar in record.contributors for record in made}) == 1
+        for record in played.records.values():  # who was told of another one suspects it, where one counts
+            assert not record.disputed or (liar in record.contributors and not record.disputed[liar]["statements"])
+
+
 def test_where_two_owners_differ_a_third_one_decides() -> None:
     for played in play(1, [StatesWrongSums], 4, copies=2):
         check(played)
