@@ -500,8 +500,9 @@ class Job(BaseJob[Round]):
         assert self.round is not None
         gathering, here = self.round.gathering, self.peers.here
         if gathering.closed is not Closing.NEXT_ROUND:
-            unheard, not_chosen = gathering.unheard(here), gathering.not_chosen(here)
-            self.series.preemption.completed(self.round.key, gathering.updates.keys(), unheard, here, not_chosen)
+            heard = self.round.counted
+            unheard, not_chosen = gathering.unheard(here) - heard, gathering.not_chosen(here)
+            self.series.preemption.completed(self.round.key, heard, unheard, here, not_chosen)
         effects = self.round.average()
         self._is_put_off = self.phase is Phase.IDLE and self.series.pending is not None
         return [*effects, *([SetTimer(PUT_OFF, 0.0)] if self._is_put_off else [])]

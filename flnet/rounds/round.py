@@ -675,6 +675,11 @@ class Round(BaseRound):
         return closing_words(self.gathering, len(self.choice.members) if self.choice else 0)
 
     @property
+    def counted(self) -> Set[PeerId]:
+        """Whose updates count, as far as this node knows."""
+        return self.gathering.updates.keys()
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to average."""
         return not self.gathering.updates

@@ -339,6 +339,11 @@ class SegmentedRound(VotedRound):
     # --- the average
 
     @property
+    def counted(self) -> Set[PeerId]:
+        """Whose updates count; once that is settled, also those that did not reach this node, which came to it late."""
+        return super().counted | (set() if self.sum is None else self.sum.updates.keys())
+
+    @property
     def is_empty(self) -> bool:
         """Whether there is nothing to average; what was settled can still be made."""
         return not self._is_settled and (super().is_empty or self.sum is None or self.sum.is_empty)
