@@ -392,6 +392,14 @@ class SegmentedRound(VotedRound):
         """End gathering: the average is made of what is settled."""
         return self._advanced(super().average())
 
+    def finish(self) -> list[Effect]:
+        """Close the round; say which owners told nothing, though their updates are in the average."""
+        sum, record = self.sum, self.record
+        is_made = sum is not None and record.digest is not None and record.taken_from is None
+        if sum is not None and is_made and (silent := sum.silent & self._peers.here):
+            record.add_words(text("no results of the segments of {peers} came", ", ".join(sorted(silent))))
+        return super().finish()
+
     def _joined(self, average: Params) -> list[Effect]:
         """All segments of the average are here: its contributors are those that were settled."""
         assert self.sum is not None

@@ -7,7 +7,7 @@ them, and each of them has to hold its part of all that it accepts.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from typing import Any
 
 from flnet.aggregation.segments import Verdict
@@ -228,6 +228,12 @@ class VotedSegments(SegmentedSum):
                 self._passed_on[peer] = SumPart(**wrong.statements[0], maker=peer)
                 effects += self._say(None, self._passed_on[peer], peer)
         return effects
+
+    @property
+    def silent(self) -> Set[PeerId]:
+        """The owners that stated nothing, though their updates are averaged."""
+        owners = {peer for peer, _ in self.settled or ()} & set(self.ring.order)
+        return {peer for peer in owners if peer != self._me and not self._results.stated_by(peer)}
 
     def _wrong_results(self) -> dict[PeerId, Dispute]:
         if self.settled is None or not self._is_common:

@@ -184,6 +184,27 @@ async def test_a_wrong_result_is_outvoted_and_its_maker_named_with_what_it_signe
 
 
 @pytest.mark.parametrize("topology", ["segments", "segments:2", "segments:3"])
+@pytest.mark.parametrize("topology", ["segments:3", "segments"])
+async def test_who_states_no_results_holds_up_nobody_and_is_named(topology: str) -> None:
+    async with mesh_of(*trainers(), topology=topology, wait_time_in_seconds_to_force_fedavg=8) as mesh:
+        outbox = mesh.nodes["d"]._performer._outbox
+        send = outbox.send
+
+        async def sends(owner: Any, effect: Send) -> None:
+            if not (isinstance(effect.message, SegmentsMessage) and isinstance(effect.message.part, SumPart)):
+                await send(owner, effect)
+
+        outbox.send = sends  # type: ignore[method-assign]
+        await mesh.train()
+        assert len(mesh.digests()) == 1
+        for name in "abc":
+            (record,) = await mesh.nodes[name].records(MNIST_3_7, 1)
+            assert record["outcome"].endswith("; no results of the segments of d came")
+            assert set(record["contributors"]) == set("abcd") and "disputed" not in record
+        (record,) = await mesh.nodes["d"].records(MNIST_3_7, 1)
+        assert "no results" not in record["outcome"]
+
+
 async def test_who_signs_two_updates_is_left_out_and_both_are_kept(topology: str) -> None:
     async with mesh_of(*trainers(), **{**KEYED, "topology": topology}) as mesh:
         lies(mesh, "d", other_offer)
