@@ -768,7 +768,8 @@ def assist(s: MeshState, target: PeerId, caller: PeerId) -> list[Effect]:
 def probe_answered(s: MeshState, event: ProbeAnswered) -> list[Effect]:
     """A member answered: it is there; if others asked for it, they hear so."""
     s.digests.note(event.peer, event.members_digest, s.roster.tick)
-    effects = [*prove(s, event.peer), *seen(s, event.peer, event.incarnation)]
+    known = s.roster.knows_probes(event.peer) if event.members_digest is not None else []
+    effects = [*known, *prove(s, event.peer), *seen(s, event.peer, event.incarnation)]
     effects += hear_all(s, event.news, event.peer, asked=True)
     effects += is_there(s, event.peer)
     if event.about is not None:

@@ -373,6 +373,7 @@ class Roster:
                 self.gossip.add(self.news(new))
             words = text("{peer} joined at {address}", peer_id, peer.address)
             return [*gone, TellJobs(peer_id, alive=True), Publish("peer_joined", words, {"peer": peer_id})]
+        is_thesis &= before.is_thesis or not before.alive  # in its name, anybody can leave its incarnation out
         self._put(replace(before, peer=peer, accepts=accepts, key=key or before.key, is_thesis=is_thesis))
         if before.alive and before.is_thesis != is_thesis:
             gone.append(TellJobs(peer_id, alive=True))
@@ -524,6 +525,14 @@ class Roster:
         if self.awaits_proof(member) and member.state is State.ALIVE:
             self.gossip.add(self.news(proven))
         return True
+
+    def knows_probes(self, peer_id: PeerId) -> list[Effect]:
+        """A member answered a probe with one's answer: it is no node of the thesis."""
+        member = self.known.get(peer_id)
+        if member is None or not member.is_thesis:
+            return []
+        self._put(replace(member, is_thesis=False))
+        return [TellJobs(peer_id, alive=True)] if member.alive else []
 
     def doubt_that_left(self, peer_id: PeerId) -> None:
         """Note that a member left according to others only."""

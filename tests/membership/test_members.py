@@ -287,6 +287,26 @@ def test_a_peer_that_reads_a_form_no_more() -> None:
     assert m.accepts_of(A) == frozenset()
 
 
+def test_a_node_of_the_thesis_states_no_incarnation_and_answers_no_probe() -> None:
+    m = members("m")
+    m.receive(AnnounceReceived(at("a")))
+    assert m.is_thesis(A) and not m.is_thesis(B)
+    m.receive(ProbeAnswered(A))  # an answer of any kind shows that it is there
+    assert m.is_thesis(A)
+    assert TellJobs(A, alive=True) in m.receive(AnnounceReceived(at("a"), incarnation=0))  # it was updated
+    assert not m.is_thesis(A)
+
+
+def test_nobody_makes_others_take_a_member_for_a_node_of_the_thesis() -> None:
+    m = members("m")
+    m.receive(AnnounceReceived(at("a"), incarnation=0))
+    m.receive(AnnounceReceived(at("a")))  # anybody can say that in its name
+    assert not m.is_thesis(A)
+    m.receive(AnnounceReceived(at("b")))  # before it has announced itself
+    assert TellJobs(B, alive=True) in m.receive(ProbeAnswered(B, incarnation=0, members_digest="d"))
+    assert not m.is_thesis(B)
+
+
 def test_from_time_to_time_everything_is_exchanged_with_somebody() -> None:
     m = members("m", "a", "b")
     calls = []
