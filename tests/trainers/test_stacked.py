@@ -67,6 +67,13 @@ def test_what_has_another_shape_or_rate_is_trained_apart() -> None:
     assert train_together([]) == []
 
 
+def test_one_network_is_a_stack_too() -> None:
+    """As where all rows are at one node, or one node of many trains in a round."""
+    alone = [learner(45, 3, epochs=2, rate=0.01, proximal=mu) for mu in (0.0, 0.5)]
+    for one in alone:
+        assert_alike(train_together([one]), [train(one)])
+
+
 def test_stacks_of_any_size_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     learners = [learner(rows, 2) for rows in range(10, 17)]
     together = train_together(learners)
@@ -87,7 +94,7 @@ def after(batches: int, told: list[tuple[int, int]]) -> Callable[[], bool]:
     return lambda: len(told) >= batches
 
 
-@pytest.mark.parametrize("ends", [(2, 5, 99), (1, 1, 1), (99, 3, 1)])
+@pytest.mark.parametrize("ends", [(2, 5, 99), (1, 1, 1), (99, 3, 1), (2,)])
 def test_each_ends_when_its_own_time_is_over(ends: tuple[int, ...]) -> None:
     def learners() -> tuple[list[Learner], list[list[tuple[int, int]]]]:
         told: list[list[tuple[int, int]]] = [[] for _ in ends]
