@@ -654,10 +654,11 @@ class Settings(PlaceSettings):
         default=False,
         description="Whether to forget a peer that does not answer, instead of trying it again from time to time.",
     )
-    compute: Literal["process", "thread"] = Field(
+    compute: Literal["process", "thread", "shared"] = Field(
         default="process",
-        description="Where training runs: in a child process of low priority, or in a thread (less memory; for "
-        "debugging).",
+        description="Where training runs: in a child process of low priority (process), in the node's own process "
+        "(thread; less memory, for debugging), or in one child process for all nodes of this machine, one after the "
+        "other (shared; needs fork_server, and flnet demo sets both where memory is short).",
     )
     compute_threads: int = Field(
         default=1,
@@ -832,6 +833,15 @@ class Settings(PlaceSettings):
         self._check_one_of_each("notify_secret", "notify_mail")
         if self.notify_url is None and (self.notify_secret or self.notify_secret_file):
             raise ValueError(f"{PREFIX}NOTIFY_SECRET signs requests to {PREFIX}NOTIFY_URL: set that, too")
+        return self
+
+    @model_validator(mode="after")
+    def _rules_of_shared_compute(self) -> Self:
+        if self.compute == "shared" and self.fork_server is None:
+            raise ValueError(
+                f"{PREFIX}COMPUTE=shared needs the process from which the nodes of a machine have their training process: "
+                f"set {PREFIX}FORK_SERVER, as flnet demo does, or {PREFIX}COMPUTE=process"
+            )
         return self
 
     @model_validator(mode="after")

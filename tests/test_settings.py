@@ -123,6 +123,15 @@ def test_nothing_given_is_the_default() -> None:
     assert (result.node_port, result.listen_address, result.bootstrap_pairs) == (4000, "127.0.0.1", ())
 
 
+def test_nodes_share_a_training_process_only_where_there_is_one_to_have_it_from(tmp_path: Path) -> None:
+    with pytest.raises(
+        SettingsError, match=r"FLNET_COMPUTE=shared needs .* set FLNET_FORK_SERVER, as flnet demo does"
+    ):
+        load_settings({}, {"FLNET_COMPUTE": "shared"})
+    environ = {"FLNET_COMPUTE": "shared", "FLNET_FORK_SERVER": str(tmp_path / "socket")}
+    assert load_settings({}, environ).compute == "shared"
+
+
 def test_an_option_beats_a_variable_beats_the_file() -> None:
     file, environ, options = (
         {"node_port": 1, "seed": 1, "compute": "thread"},
@@ -287,7 +296,7 @@ def test_every_setting_says_what_it_is_for() -> None:
         ("WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG_MARGIN", "-1", "greater than or equal to 0"),
         ("PRUNE_UNRESPONSIVE_NODES", "perhaps", "boolean"),
         ("AGGREGATION", "agg3", "expected agg0, agg1, agg2, median"),
-        ("COMPUTE", "gpu", "'process' or 'thread'"),
+        ("COMPUTE", "gpu", "'process', 'thread' or 'shared'"),
         ("LOGGING_LEVEL", "LOUD", "'DEBUG', 'INFO', 'WARNING' or 'ERROR'"),
         ("DATA_SHARD", "0/3", '"i/n" with 1 <= i <= n'),
         ("DATA_PARTITION", "dirichlet", "expected iid, groups, dirichlet:0.3"),

@@ -10,10 +10,12 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import select
 import socket
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +68,13 @@ class CancelOrder:
 
 
 @dataclasses.dataclass(frozen=True)
+class OrderBegun:
+    """Message from the child: this order is being done now; a child of several nodes lets it wait for its turn."""
+
+    number: int
+
+
+@dataclasses.dataclass(frozen=True)
 class ProgressReport:
     """Message from the child while it trains: the number of finished batches, and of all."""
 
@@ -88,7 +97,16 @@ class Garbled(ValueError):
 
 def _dataclasses() -> dict[str, type[Any]]:
     """The classes that are sent as their fields, by name."""
-    messages = (WorkOrder, CancelOrder, ProgressReport, WorkReply, Assignment, TrainerFile, TrainerSettings)
+    messages = (
+        WorkOrder,
+        CancelOrder,
+        OrderBegun,
+        ProgressReport,
+        WorkReply,
+        Assignment,
+        TrainerFile,
+        TrainerSettings,
+    )
     settings = (Partition, Method, RowPrivacy)
     values = (Declaration, Turn, Fit, NoisySteps, Score, InCoarse, Opened, AskedOutputs, AskedPrediction)
     verbs = [kind for verb in VERBS.values() for kind in (verb.request, verb.result) if kind not in (dict, bytes)]
@@ -195,6 +213,17 @@ class ChildChannel:
             for array in arrays:
                 self._end.sendall(_bytes_of(np.ascontiguousarray(array)))
 
+    def offer(self, value: Any) -> None:
+        """Send a small value, unless the other side does not read: then it is not sent.
+
+        Raises:
+            OSError, TypeError: as `send`.
+        """
+        watched = select.poll()
+        watched.register(self._end, select.POLLOUT)
+        if watched.poll(0):
+            self.send(value)
+
     def receive(self) -> Any:
         """The next value; None when the other side is gone, also in the middle of a message.
 
@@ -214,6 +243,15 @@ class ChildChannel:
             return unpack(fields["value"], arrays)
         except (LookupError, TypeError, ValueError, AttributeError, MemoryError, FlnetError) as exc:
             raise Garbled(f"{type(exc).__name__}: {exc}") from exc
+
+    def fileno(self) -> int:
+        """The descriptor of the socket."""
+        return self._end.fileno()
+
+    def shut(self) -> None:
+        """Let both sides see the end of the conversation; who reads or sends in another thread sees it at once."""
+        with suppress(OSError):
+            self._end.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
         """Close the socket."""

@@ -9,6 +9,7 @@ from typing import TypeVar
 from flnet.compute.assignment import Assignment
 from flnet.compute.loader import import_trainer
 from flnet.compute.verbs import VERBS, PrepareRequest, Report, TrainerRequest, Work
+from flnet.compute.vertical import VerticalHost
 from flnet.errors import TrainerError
 from flnet.text import text
 from flnet.trainer import Trainer
@@ -71,6 +72,10 @@ class InProcessBackend:
         """The next call of `progress` ends that training, also `at_once`: there is no process to end."""
         self._cancelled.add(number)
 
+    def forget(self) -> None:
+        """Give up all trainers, and their data with them."""
+        self._made.clear()
+
     def rest(self) -> None:
         """Keep the trainers: without a child to end, loading them again would cost more than they do."""
 
@@ -82,6 +87,29 @@ class InProcessBackend:
         if name not in self._made:
             self._made[name] = self._make(assignment)  # one that fails is tried again: its data may have come
         return self._made[name]
+
+
+def import_beside_others(given: Assignment) -> Trainer:
+    """A trainer that is to work in a process in which the node itself works, or other nodes do.
+
+    Raises:
+        TrainerError: it cannot be loaded, or would read ciphertexts of other nodes there.
+    """
+    trainer = import_trainer(given.file, given.settings)
+    if isinstance(trainer, VerticalHost) and trainer.is_encrypted:
+        raise TrainerError(
+            text(
+                "{trainer} reads ciphertexts of other nodes, which should only be done in a process of its own; set "
+                "FLNET_COMPUTE=process",
+                given.file.id,
+            )
+        )
+    return trainer
+
+
+def cancelled_early(trainer: str) -> TrainerError:
+    """Why an order that waited for its turn is not done."""
+    return TrainerError(text("the training of {trainer} was cancelled before it began", trainer))
 
 
 class _Progress:

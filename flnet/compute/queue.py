@@ -15,16 +15,15 @@ from typing import Any, Protocol, TypeVar
 
 from flnet.compute.assignment import Assignment, assignment, partition_of, thread_bounds, threads_of
 from flnet.compute.checks import in_words
-from flnet.compute.in_process import InProcessBackend
-from flnet.compute.loader import find_trainers, import_trainer
+from flnet.compute.in_process import InProcessBackend, cancelled_early, import_beside_others
+from flnet.compute.loader import find_trainers
 from flnet.compute.training_child import ProcessBackend
 from flnet.compute.verbs import CALL_ERRORS, Report, TrainerRequest, TrainingRequest
-from flnet.compute.vertical import VerticalHost
 from flnet.errors import FlnetError, TrainerError, without_frames
 from flnet.params.params import TrainerId
 from flnet.settings import Settings
 from flnet.text import text
-from flnet.trainer import Progress, Trainer, TrainerFile
+from flnet.trainer import Progress, TrainerFile
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
@@ -120,32 +119,15 @@ def make_queue(
         return assignment(settings, files[trainer])
 
     backend: Backend
-    if settings.compute == "process":
-        backend = ProcessBackend(threads_of(settings), settings.fork_server)
+    if settings.compute != "thread":
+        shares = settings.compute == "shared"
+        backend = ProcessBackend(threads_of(settings), settings.fork_server, shares=shares)
     else:
-        backend = InProcessBackend(_in_this_process)
+        backend = InProcessBackend(import_beside_others)
         sys.setswitchinterval(_SWITCH_S)
         for name, value in thread_bounds(threads_of(settings)).items():
             os.environ.setdefault(name, value)
     return BackendQueue(backend, assigned, on_progress, settings.worker_idle_seconds)
-
-
-def _in_this_process(given: Assignment) -> Trainer:
-    """A trainer that is to work in the node's own process.
-
-    Raises:
-        TrainerError: it cannot be loaded, or would read ciphertexts of other nodes there.
-    """
-    trainer = import_trainer(given.file, given.settings)
-    if isinstance(trainer, VerticalHost) and trainer.is_encrypted:
-        raise TrainerError(
-            text(
-                "{trainer} reads ciphertexts of other nodes, which should only be done in a process of its own; set "
-                "FLNET_COMPUTE=process",
-                given.file.id,
-            )
-        )
-    return trainer
 
 
 class BackendQueue:
@@ -183,7 +165,7 @@ class BackendQueue:
 
         def work() -> Result:
             if number in self._cancelled:
-                raise TrainerError(text("the training of {trainer} was cancelled before it began", trainer))
+                raise cancelled_early(trainer)
             return self.backend.call(self._assigned(trainer), request, number, report)
 
         if not isinstance(request, TrainingRequest):

@@ -2,6 +2,7 @@
 
 Frameworks are imported in this process only. It is a new interpreter (`Spawned`), or it is forked by a fork server
 that has imported the framework already (`Forked`); fork_server.py is that server, worker.py is what runs in the child.
+Where memory is short, a node has a place in a child that it shares with the other nodes of its machine (`Forked`, too).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from flnet.compute.channel import (
     CancelOrder,
     ChildChannel,
     Garbled,
+    OrderBegun,
     ProgressReport,
     WorkOrder,
     WorkReply,
@@ -41,6 +43,7 @@ log = logging.getLogger(__name__)
 START_S = 60.0  # for the first child of a framework, which waits until that is imported
 _END_S = 5.0  # for the system to end a process that was told or forced to end
 _MOMENT_S = 2.0  # for a training that is to end at once to end by itself, which keeps the child
+_TRIES = 10  # of an order that waits in a shared child whenever another node's ends that
 _SHIPPED = "flnet_trainers."
 
 
@@ -161,7 +164,10 @@ class NotForked(Exception):
 
 
 class Forked:
-    """A child of the fork server, which kills it when this connection is closed, and tells how it ended."""
+    """A child of the fork server, which kills it when this connection is closed, and tells how it ended.
+
+    Of a shared child this is the node's place: to kill it is to give it up, and the child goes on for the other nodes.
+    """
 
     def __init__(self, connection: socket.socket, pid: int, channel: ChildChannel) -> None:
         self._connection, self.pid, self.channel = connection, pid, channel
@@ -207,23 +213,27 @@ class Forked:
                 self._code = message[0]["ended"]
 
 
-def forked(server: Path, file: TrainerFile, threads: int, folder: Path | None = None) -> Forked:
-    """A child for this trainer.
+def forked(
+    server: Path, file: TrainerFile, threads: int, folder: Path | None = None, *, shares: bool = False
+) -> Forked:
+    """A child for this trainer, or a place in one.
 
     Args:
         server: socket of the fork server.
         threads, folder: as of `spawned`.
+        shares: whether to have a place in the child that nodes share.
 
     Raises:
         NotForked: the server cannot be reached, or cannot do it.
     """
     ours, theirs = pair()
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    order = {**_order(file, threads, folder), "shared": shares}
     try:
         with theirs:
             connection.settimeout(START_S)
             connection.connect(str(server))
-            send_message(connection, _order(file, threads, folder), (theirs.fileno(), 2))
+            send_message(connection, order, (theirs.fileno(), 2))
         message = receive_message(connection, 0)
         if message is None:
             raise NotForked("it has ended")
@@ -252,15 +262,20 @@ class ProcessBackend:
 
     One child serves all trainers, but two frameworks never meet in it: the child is replaced before a trainer whose source
     imports another framework than the child has loaded.
+
+    A shared child does the orders of all nodes one after the other. If it dies, the node whose order it was doing sees
+    WorkerDied, and the others give their order to the next one.
     """
 
-    def __init__(self, threads: int, fork_server: Path | None = None) -> None:
+    def __init__(self, threads: int, fork_server: Path | None = None, *, shares: bool = False) -> None:
         """Args:
         threads: that a framework may use.
         fork_server: socket of a process that forks children; without it, or when it cannot, the node
             starts its own.
+        shares: whether to have a place in the child that nodes share, and none if the fork server cannot give one.
         """
-        self._threads, self._fork_server = threads, fork_server
+        self._threads, self._fork_server, self._shares = threads, fork_server, shares
+        self._place_for: frozenset[str] = frozenset()  # frameworks of the shared child
         self._child: Child | None = None
         self._temporary = ExitStack()  # holds the folder of the child's temporary files
         self._loaded: frozenset[str] = frozenset()  # frameworks in the child
@@ -285,21 +300,18 @@ class ProcessBackend:
         report: Report = lambda done, total: None,
     ) -> Result:
         """Let the child do what the request asks; see `flnet.compute.queue.Backend`."""
-        child = self._child_for(assignment)
         seconds = request.seconds if isinstance(request, PrepareRequest) else None
-        limit = self._ending_after(seconds, number) if seconds else None
-        with self._ending:
-            self._running = number
+        order = WorkOrder(number, assignment, request)
         try:
-            reply = self._reply(child, WorkOrder(number, assignment, request), report)
-        except Garbled as exc:
-            reply = exc
+            for tries_left in reversed(range(_TRIES)):
+                child = self._child_for(assignment)
+                reply, has_begun = self._done(child, order, report, seconds)
+                is_lost = reply is None and self._shares and not has_begun and not self._closed
+                if not (is_lost and tries_left and self._ended != number):
+                    break
+                self._end()  # it died of another node's order
         finally:
             self._cancelled.discard(number)
-            if limit is not None:
-                limit.cancel()
-            with self._ending:
-                self._running = None
         if number and self._ended == number:
             self._end()
             if seconds:
@@ -358,16 +370,38 @@ class ProcessBackend:
         if child is not None:
             child.kill()
 
-    def _reply(self, child: Child, order: WorkOrder, report: Report) -> Any:
-        """The reply to an order, after all reports of progress; None if the child is gone."""
-        with suppress(OSError):  # it died while it was spoken to
+    def _done(self, child: Child, order: WorkOrder, report: Report, seconds: float | None) -> tuple[Any, bool]:
+        """The reply to an order, after all reports of progress, and whether the child had begun it.
+
+        Args:
+            seconds: after which the child is killed, counted from when it begins; None for never.
+
+        Returns:
+            The reply is None if the child is gone, and Garbled if it was none.
+        """
+        limit, has_begun, reply = None, False, None
+        with self._ending:
+            self._running = order.number
+        try:
             child.channel.send(order)
             if order.number in self._cancelled:
                 child.channel.send(CancelOrder(order.number))
-            while isinstance(reply := child.channel.receive(), ProgressReport):
-                report(reply.done, reply.total)
-            return reply
-        return None
+            while isinstance(reply := child.channel.receive(), OrderBegun | ProgressReport):
+                if isinstance(reply, ProgressReport):
+                    report(reply.done, reply.total)
+                    continue
+                has_begun = True
+                limit = self._ending_after(seconds, order.number) if seconds else None
+        except Garbled as exc:
+            reply = exc
+        except OSError:  # it died while it was spoken to
+            reply = None
+        finally:
+            if limit is not None:
+                limit.cancel()
+            with self._ending:
+                self._running = None
+        return reply, has_begun
 
     def _send_cancel(self, child: Child, number: int) -> None:
         # With its child the training has ended too; ValueError: the channel was closed on this side.
@@ -376,7 +410,7 @@ class ProcessBackend:
 
     def _child_for(self, assignment: Assignment) -> Child:
         needed = assignment.file.frameworks
-        if self._child is not None and (self._child.has_ended() or _frameworks_clash(self._loaded, needed)):
+        if self._child is not None and (self._child.has_ended() or not self._is_fit_for(needed)):
             self._end()
         if self._child is None:
             child = self._started(assignment)
@@ -388,7 +422,22 @@ class ProcessBackend:
                 self._child = child
         return self._child
 
+    def _is_fit_for(self, needed: frozenset[str]) -> bool:
+        """Whether a trainer that needs these frameworks can work in the child."""
+        if self._shares and not needed <= self._place_for:  # or other nodes could bring another one
+            return False
+        return not _frameworks_clash(self._loaded, needed)
+
     def _started(self, assignment: Assignment) -> Child:
+        if self._shares and self._fork_server is not None:
+            try:
+                place = forked(self._fork_server, assignment.file, self._threads, shares=True)
+            except NotForked as exc:  # a child of its own would take the memory that is short
+                raise WorkerDied(
+                    text("there is no place in the training process that nodes share: {reason}", exc)
+                ) from exc
+            self._place_for = assignment.file.frameworks
+            return place
         folder = self._temporary_folder()
         if self._fork_server is not None:
             try:
@@ -443,13 +492,18 @@ def _describe_end(code: int | None) -> str:
     return text("the training process was killed by signal {number}{cause}{hint}", -code, name, hint)
 
 
+def can_fork_children() -> bool:
+    """Whether this system can run a fork server."""
+    return hasattr(os, "fork") and hasattr(socket, "send_fds")
+
+
 @contextmanager
 def running_fork_server() -> Iterator[Path | None]:
     """Run a fork server while the block is open; yields the path of its socket, or None if this system cannot run one.
 
     The server and all its children end with this process, also when this process is killed.
     """
-    if not (hasattr(os, "fork") and hasattr(socket, "send_fds")):
+    if not can_fork_children():
         yield None
         return
     with temporary_folder("fork") as folder:

@@ -22,6 +22,7 @@ from flnet.compute.channel import (
     CancelOrder,
     ChildChannel,
     Garbled,
+    OrderBegun,
     ProgressReport,
     WorkOrder,
     WorkReply,
@@ -336,3 +337,20 @@ def test_descriptors_are_taken_up_to_a_number_and_closed_beyond_it(
 def test_progress_is_two_numbers(channels: Pair) -> None:
     channels[0].send(ProgressReport(1, 2))
     assert channels[1].receive() == ProgressReport(1, 2)
+
+
+def test_what_is_offered_to_a_side_that_does_not_read_is_not_sent() -> None:
+    ours, theirs = (ChildChannel(end) for end in socket.socketpair())
+    for number in range(2_000):  # without an end, this would wait for ever
+        ours.offer(OrderBegun(number))
+    ours.shut()
+    with pytest.raises(BrokenPipeError):
+        ours.offer(OrderBegun(0))
+    numbers = []
+    while (message := theirs.receive()) is not None:
+        numbers.append(message.number)
+    assert numbers == list(range(len(numbers)))
+    assert 0 < len(numbers) < 2_000
+    ours.close()
+    ours.shut()  # of what is closed: nothing
+    theirs.close()

@@ -43,6 +43,23 @@ async def test_given_trainers_are_prepared_trained_and_measured() -> None:
     assert await queue.call(TINY, EvaluateRequest(start.merged_with(fit.params))) == score
 
 
+def test_what_is_given_up_is_made_again_when_it_is_needed(tmp_path: Path) -> None:
+    made: list[Tiny] = []
+
+    def make(given: Assignment) -> Tiny:
+        made.append(Tiny(seed=0))
+        return made[-1]
+
+    backend = InProcessBackend(make)
+    given = Assignment(TrainerFile("TINY", "somewhere"), TrainerSettings(None, tmp_path))
+    for _ in range(2):
+        backend.call(given, PrepareRequest())
+    assert len(made) == 1
+    backend.forget()
+    backend.call(given, PrepareRequest())
+    assert len(made) == 2
+
+
 async def test_a_training_can_be_cancelled_from_its_progress() -> None:
     queue = InlineQueue({"TINY": Tiny(seed=0)}, lambda *told: queue.cancel(TINY))
     with pytest.raises(TrainerError, match="the training of TINY was cancelled"):

@@ -292,7 +292,7 @@ async def test_a_call_that_fails_keeps_nothing_of_what_it_was_given(
     _, start = await queue.call(TINY, PrepareRequest())
     # Not by a trainer: what it raises is logged, and pytest keeps what is logged.
     if compute == "process":
-        monkeypatch.setattr(queue.backend, "_reply", lambda *_: WorkReply(None, TrainerError("no")))
+        monkeypatch.setattr(queue.backend, "_done", lambda *_: (WorkReply(None, TrainerError("no")), True))
     else:
         monkeypatch.setattr(queue.backend, "call", failing(TrainerError))
     given: list[weakref.ref[Params]] = []

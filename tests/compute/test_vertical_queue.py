@@ -118,9 +118,13 @@ async def test_a_long_alignment_is_done_in_turns_between_which_others_are_served
     assert any(turn.more for turn in holders.turns["a"])
 
 
-async def test_a_node_that_trains_in_its_own_process_reads_no_ciphertexts_there(tmp_path: Path) -> None:
+@pytest.mark.parametrize("compute", ["thread", "shared"])
+async def test_no_ciphertexts_are_read_in_the_process_of_the_node_or_of_others(
+    tmp_path: Path, compute: str, shared_server: Path | None
+) -> None:
     (tmp_path / "KEY.toml").write_text('kind = "vertical"\nmethod = "encrypted-regression"\n')
-    settings = Settings.model_validate({"trainers_path": tmp_path, "trainers": ("KEY",), "compute": "thread"})
+    given = {"trainers_path": tmp_path, "trainers": ("KEY",), "state_path": tmp_path / "state"}
+    settings = Settings.model_validate({**given, "compute": compute, "fork_server": shared_server})
     queue = make_queue(settings)
     try:
         with pytest.raises(TrainerError, match="KEY reads ciphertexts of other nodes"):
