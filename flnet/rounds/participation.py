@@ -74,7 +74,8 @@ class Participation:
             return None
         members, owned = {PeerId(name) for name in choice.members}, choice.owned or {}
         said = set(map(PeerId, choice.whole or ()))
-        are_owners = owned.keys() <= members - said and is_allowed(owned, len(members - said))
+        others = members - said
+        are_owners = bool(others) and owned.keys() <= others and is_allowed(owned, len(others))
         if choice != self.choice_of(members, said, owned) or said & {*nodes} - {*whole} or not are_owners:
             return None
         return choice if 2 * len(set(choice.members) & set(nodes)) >= len(nodes) else None

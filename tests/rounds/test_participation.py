@@ -247,6 +247,12 @@ def test_nodes_own_as_few_segments_as_in_the_proportion_that_they_stated(
     assert more_owned({PeerId(f"n{number}"): count for number, count in enumerate(owned)}) == more
 
 
+def test_a_choice_in_which_nobody_knows_segments_is_not_believed() -> None:
+    rule, old = Participation(names_all=True), PeerId("old")
+    choice = ChoiceMessage(members=("old",), take=1, whole=("old",))
+    assert rule.believed(choice, {PeerId("a"), old}, {old}) is None
+
+
 def test_a_choice_in_which_a_stranger_owns_segments_or_there_are_too_many_is_not_believed() -> None:
     rule = Participation(names_all=True)
     members = [PeerId(f"n{number:02}") for number in range(70)]
