@@ -41,7 +41,14 @@ from flnet.temporary import temporary_folder
 
 EQUAL = 0.00005  # less is not seen in four digits
 WAIT, DEFAULT_WAIT = "wait_time_in_seconds_to_force_fedavg", 60
+SHARED_NODE_SECONDS = 10  # where they train one after the other, too
+# A node waits for all others between its training and its test; to load its data again would make the others wait.
+IDLE, SHARED_IDLE_SECONDS = "worker_idle_seconds", 3600
 NODE_SECONDS = 3  # of a round, for each node of many on one machine: 100 nodes send 9,900 updates on its few cores
+SHORT_OF_MEMORY = {
+    "thread": "each node trains in its own process, and answers late meanwhile",
+    "shared": "all nodes share one training process, which trains them one after the other",
+}
 EPOCHS = 10  # of --vertical, where nobody says otherwise
 
 
@@ -184,8 +191,9 @@ def command(
     network; states and logs are in a temporary folder that is removed at the end. Data sets are read from
     $FLNET_DATASETS_PATH if they exist, otherwise the trainer's bundled sample is used.
 
-    From 10 nodes on they are forked from one process, so that flnet is imported once. The demo says so if 100 nodes, say,
-    do not fit into memory or may not open enough files.
+    From 10 nodes on they are forked from one process, so that flnet is imported once. Where memory is short, they share one
+    training process, or train in their own ones. The demo says so, and also if 100 nodes, say, do not fit into memory or
+    may not open enough files.
 
     With --alone the nodes are started again with the same data but without peers. Each trains as many rounds by
     itself, and a table compares the results.
@@ -241,12 +249,14 @@ def common_settings(trainer: str, count: int, out: Console) -> Mapping[str, obje
     if count < FORKED_FROM:
         return {}
     settings = settings_for_room(trainer, count, this_machine(), clean_environment(os.environ))
-    if count * NODE_SECONDS > DEFAULT_WAIT and variable_name(WAIT) not in os.environ:
-        settings = {**settings, WAIT: count * NODE_SECONDS}
-    if "compute" in settings:
-        out.print(
-            "memory is short: each node trains in its own process, and answers late meanwhile", soft_wrap=True
-        )
+    way = settings.get("compute")
+    seconds = count * (SHARED_NODE_SECONDS if way == "shared" else NODE_SECONDS)
+    if seconds > DEFAULT_WAIT and variable_name(WAIT) not in os.environ:
+        settings = {**settings, WAIT: seconds}
+    if way == "shared" and variable_name(IDLE) not in os.environ:
+        settings = {**settings, IDLE: SHARED_IDLE_SECONDS}
+    if way is not None:
+        out.print(f"memory is short: {SHORT_OF_MEMORY[str(way)]}", soft_wrap=True)
     return settings
 
 

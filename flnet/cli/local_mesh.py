@@ -25,10 +25,12 @@ from flnet.cli.node_forks import ForkedNode, NodeForks, node_forks
 from flnet.cli.options import option_name, variable_name
 from flnet.cli.output import counted, listed, printable
 from flnet.cli.progress import Follower, RoundResult, open_progress
-from flnet.compute.assignment import processors
-from flnet.compute.training_child import running_fork_server
+from flnet.compute.assignment import processors, threads_of
+from flnet.compute.loader import find_trainers
+from flnet.compute.training_child import NotForked, forked, running_fork_server
 from flnet.errors import PeerRefused, PeerTimeout, PeerUnreachable, StartError
 from flnet.security.keys import make_keys
+from flnet.settings import load_settings
 
 HOST = "127.0.0.1"
 FORKED_FROM = 10  # nodes: fewer are programs of their own, each of which imports flnet itself
@@ -176,8 +178,8 @@ def local_nodes(
 ) -> Iterator[list[NodeProcess]]:
     """Start one node per port, each with its shard of the data; all are ended at the end.
 
-    Their training children come from one fork server, so that the framework is imported once. Of many nodes, the nodes
-    themselves are forked, too (`node_forks`).
+    Their training children come from one fork server, so that the framework is imported once; with FLNET_COMPUTE=shared
+    they have one child together. Of many nodes, the nodes themselves are forked, too (`node_forks`).
 
     Args:
         folder: for states and logs; made if it is not there.
@@ -188,7 +190,11 @@ def local_nodes(
     folder.mkdir(exist_ok=True)
     nodes: list[NodeProcess] = []
     names = node_ids(len(ports))
+    common = common_settings or {}
+    shares = common.get("compute", os.environ.get(variable_name("compute"))) == "shared"
     with running_fork_server() as fork_server, ExitStack() as stack:
+        if shares:
+            stack.enter_context(_held_place(fork_server, trainer))
         forks = None
         if len(ports) >= FORKED_FROM and hasattr(os, "fork"):
             make_keys([folder / name for name in names])
@@ -202,9 +208,9 @@ def local_nodes(
                     "trainers": trainer,
                     "state_path": folder / name,
                 }
-                settings |= common_settings or {}
+                settings |= common
                 settings |= own_settings[index] if own_settings else {"data_shard": f"{index + 1}/{len(ports)}"}
-                if os.environ.get(variable_name("compute_threads")) == "0":
+                if os.environ.get(variable_name("compute_threads")) == "0" and not shares:
                     settings["compute_threads"] = max(1, processors() // len(ports))
                 if fork_server is not None:
                     settings["fork_server"] = fork_server
@@ -214,6 +220,27 @@ def local_nodes(
             yield nodes
         finally:
             end_all(nodes)
+
+
+@contextmanager
+def _held_place(fork_server: Path | None, trainer: str) -> Iterator[None]:
+    """Have the training child that nodes share, with its framework imported, before many nodes keep this machine busy.
+
+    Raises:
+        StartError: there is none.
+    """
+    if fork_server is None:
+        raise StartError("on this system, nodes cannot share a training process: leave FLNET_COMPUTE=shared away")
+    settings = load_settings({"trainers": trainer, "compute": "process"}, clean_environment(os.environ), {})
+    (file,) = find_trainers(settings)
+    try:
+        place = forked(fork_server, file, threads_of(settings), shares=True)
+    except NotForked as exc:
+        raise StartError(f"nodes cannot share a training process: {exc}") from exc
+    try:
+        yield
+    finally:
+        place.close()
 
 
 def _start(
@@ -421,9 +448,12 @@ class LocalRun:
                     raise DemoFailed(
                         f"{name} cannot train {self.plan.trainer}: {printable(views[name].get('error'))}"
                     )
-            return all(view.get("phase", "LOADING") != "LOADING" for view in views.values())
+            return not waiting()
 
-        self._until(loaded, lambda: "the data are not loaded")
+        def waiting() -> list[str]:
+            return [name for name, view in views.items() if view.get("phase", "LOADING") == "LOADING"]
+
+        self._until(loaded, lambda: "these nodes have not loaded their data: " + listed(waiting()), waiting)
         self.data = {name: view.get("data") or {} for name, view in views.items()}
         if not self._alone:  # the lone nodes have what has been said of the others
             for line in self.data_lines():
@@ -473,10 +503,15 @@ class LocalRun:
             return f"every node was asked for {rounds} by itself"
         return f"{self._nodes[0].id} was asked for {rounds}; any other node would do"
 
-    def _until(self, done: Callable[[], bool], problem: Callable[[], str]) -> None:
-        deadline = time.monotonic() + self.plan.patience
+    def _until(
+        self, done: Callable[[], bool], problem: Callable[[], str], remaining: Callable[[], object] = lambda: None
+    ) -> None:
+        """Wait until something is done, for as long as what remains changes now and then."""
+        deadline, last = time.monotonic() + self.plan.patience, remaining()
         while not done():
             self._check()
+            if (now := remaining()) != last:
+                deadline, last = time.monotonic() + self.plan.patience, now
             if time.monotonic() > deadline:
                 raise DemoFailed(f"after {self.plan.patience:g} s {problem()}")
             time.sleep(LOOK_SECONDS)

@@ -40,7 +40,7 @@ from flnet.trainer import TrainerFile
 
 Result = TypeVar("Result")
 log = logging.getLogger(__name__)
-START_S = 60.0  # for the first child of a framework, which waits until that is imported
+START_S = 120.0  # for the first child of a framework, which waits until a busy machine has imported that
 _END_S = 5.0  # for the system to end a process that was told or forced to end
 _MOMENT_S = 2.0  # for a training that is to end at once to end by itself, which keeps the child
 _TRIES = 10  # of an order that waits in a shared child whenever another node's ends that

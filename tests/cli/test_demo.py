@@ -16,7 +16,9 @@ import pytest
 from click.testing import Result
 from rich.console import Console
 
+from flnet.cli import demo
 from flnet.cli.demo import DemoComparison, common_settings, comparison_table, different_data
+from flnet.cli.room import Machine
 from tests.cli.live import answers, flnet, until, until_ended
 from tests.ports import free_port
 
@@ -90,6 +92,26 @@ def test_many_nodes_have_the_time_that_their_messages_take(monkeypatch: pytest.M
     assert common_settings("SMALL_DIGITS", 40, out) == {"wait_time_in_seconds_to_force_fedavg": 120}
     monkeypatch.setenv("FLNET_WAIT_TIME_IN_SECONDS_TO_FORCE_FEDAVG", "30")
     assert common_settings("SMALL_DIGITS", 40, out) == {}
+
+
+@pytest.mark.parametrize(
+    ("trainer", "count", "free_mb", "words"),
+    [
+        ("SMALL_DIGITS", 12, 600, "each node trains in its own process, and answers late meanwhile"),
+        ("MNIST", 20, 2000, "all nodes share one training process, which trains them one after the other"),
+    ],
+)
+def test_what_nodes_do_where_memory_is_short_is_said_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, trainer: str, count: int, free_mb: float, words: str
+) -> None:
+    out = StringIO()
+    monkeypatch.setattr(demo, "this_machine", lambda: Machine(free_mb))
+    settings = common_settings(trainer, count, Console(file=out, width=60))
+    assert settings["compute"] in ("thread", "shared")
+    waits = {"shared": 200}.get(str(settings["compute"]))
+    assert settings.get("wait_time_in_seconds_to_force_fedavg") == waits
+    assert ("worker_idle_seconds" in settings) == (settings["compute"] == "shared")
+    assert out.getvalue() == f"memory is short: {words}\n"
 
 
 pytestmark = pytest.mark.slow
@@ -172,6 +194,33 @@ def test_many_nodes_are_forked_know_each_other_and_all_contribute(tmp_path: Path
     assert len(re.findall(r"24 of 24 updates, model \w+ on all 24 nodes", out)) == 2
     assert "full mesh after" in out
     assert not list(tmp_path.glob("flnet*")), "the folder of states and logs is left behind"
+
+
+def test_nodes_that_share_one_training_process_all_contribute(tmp_path: Path) -> None:
+    args = ("--nodes", "4", "--rounds", "2", "--exit", "--base-port", str(free_port()))
+    with flnet(tmp_path, "demo", *args, FLNET_COMPUTE="shared") as process:
+        until(lambda: _training_children(process) == 1, "the training process")
+        assert process.stdout is not None
+        out = ""
+        for line in process.stdout:
+            assert _training_children(process) <= 1
+            out += line
+        _, err = process.communicate()
+    assert process.returncode == 0, out + err
+    assert len(re.findall(r"4 of 4 updates, model \w+ on all 4 nodes", out)) == 2
+    assert not list(tmp_path.glob("flnet*")), "the folder of states and logs is left behind"
+
+
+def _training_children(process: subprocess.Popen[str]) -> int:
+    """Processes below the template of a framework, which is below the fork server."""
+    try:
+        below = psutil.Process(process.pid).children(recursive=True)
+        servers = [
+            one for one in below if "flnet.compute.fork_server" in one.cmdline() and one.ppid() == process.pid
+        ]
+        return sum(len(template.children()) for server in servers for template in server.children())
+    except psutil.NoSuchProcess:
+        return 0
 
 
 @pytest.mark.parametrize("children", [4, 6])

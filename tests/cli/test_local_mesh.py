@@ -4,13 +4,19 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from flnet.cli import local_mesh as processes
 from flnet.cli.local_mesh import (
+    DemoFailed,
+    DemoPlan,
     Interrupted,
+    LocalRun,
     NodeEnded,
     NodeProcess,
     clean_environment,
@@ -40,6 +46,28 @@ def test_the_data_of_many_nodes_fit_into_a_line() -> None:
     [line] = data_lines({f"node-{number}": job()["data"] for number in range(40)})
     assert line.endswith("node-5 300+100 and 34 more)")
     assert len(line) < 300
+
+
+@pytest.mark.parametrize(
+    ("server", "words"),
+    [(None, "on this system, nodes cannot share"), ("nothing", "cannot share a training process: .*No such file")],
+)
+def test_nodes_that_cannot_share_a_training_process_are_not_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: str | None, words: str
+) -> None:
+    path = None if server is None else tmp_path / server
+    monkeypatch.setattr(processes, "running_fork_server", lambda: nullcontext(path))
+    nodes = local_nodes("SMALL_DIGITS", [4000], tmp_path / "nodes", common_settings={"compute": "shared"})
+    with pytest.raises(StartError, match=words), nodes:
+        pass
+
+
+def test_a_demo_waits_for_as_long_as_something_happens() -> None:
+    run = LocalRun(Console(file=StringIO()), [], {}, DemoPlan("X", 1, 1, 4000, patience=0.4), alone=False)
+    left = list(range(10))
+    run._until(lambda: not left, lambda: "it waits", lambda: left and left.pop())
+    with pytest.raises(DemoFailed, match=r"after 0.4 s it waits"):
+        run._until(lambda: False, lambda: "it waits")
 
 
 # processes
