@@ -249,13 +249,13 @@ def common_settings(trainer: str, count: int, out: Console) -> Mapping[str, obje
     if count < FORKED_FROM:
         return {}
     settings = settings_for_room(trainer, count, this_machine(), clean_environment(os.environ))
-    way = settings.get("compute")
+    way = settings.get("compute", os.environ.get(variable_name("compute")))
     seconds = count * (SHARED_NODE_SECONDS if way == "shared" else NODE_SECONDS)
     if seconds > DEFAULT_WAIT and variable_name(WAIT) not in os.environ:
         settings = {**settings, WAIT: seconds}
     if way == "shared" and variable_name(IDLE) not in os.environ:
         settings = {**settings, IDLE: SHARED_IDLE_SECONDS}
-    if way is not None:
+    if "compute" in settings:
         out.print(f"memory is short: {SHORT_OF_MEMORY[str(way)]}", soft_wrap=True)
     return settings
 

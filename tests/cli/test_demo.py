@@ -114,6 +114,14 @@ def test_what_nodes_do_where_memory_is_short_is_said_in_one_sentence(
     assert out.getvalue() == f"memory is short: {words}\n"
 
 
+def test_nodes_that_are_to_share_a_training_process_have_the_time_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLNET_COMPUTE", "shared")
+    out = StringIO()
+    settings = common_settings("SMALL_DIGITS", 12, Console(file=out))
+    assert settings == {"wait_time_in_seconds_to_force_fedavg": 120, "worker_idle_seconds": 3600}
+    assert not out.getvalue()
+
+
 pytestmark = pytest.mark.slow
 TINY = ("--trainer", "TINY", "--nodes", "2")
 
