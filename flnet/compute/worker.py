@@ -137,6 +137,7 @@ class _Worker:
         self._running: tuple[_Place, WorkOrder] | None = None
         self._changed = threading.Condition()  # holds these two
         self._held: set[int] = set()  # descriptors of sockets
+        self._pid = os.getpid()
         nothing = os.open(os.devnull, os.O_RDWR)
         os.dup2(nothing, 0)
         os.dup2(2, 1)
@@ -145,7 +146,8 @@ class _Worker:
             """A process that a trainer forks must neither send replies nor keep sockets open after this process ends."""
             for descriptor in self._held:
                 os.dup2(nothing, descriptor, inheritable=False)
-            be_killed_with(os.getppid())
+            parent, self._pid = self._pid, os.getpid()
+            be_killed_with(parent)  # also if it has died since it forked
 
         os.register_at_fork(after_in_child=let_go)
 
