@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -206,13 +206,8 @@ def command(
     Exit codes: 0 all rounds finished, or ended by Ctrl-C; 1 a node, the mesh or a round failed; 2 wrong usage;
     128 + signal when --exit was given and a signal came first.
     """
-    if alone and not rounds:
-        raise click.UsageError("--alone compares the models after the rounds: --rounds must be 1 or more")
     out, given = console(), {name for name in context.params if _is_given(context, name)}
-    if vertical and given & {"alone", "trainer", "count"}:
-        raise click.UsageError(
-            "--vertical has three nodes and data of its own: leave --nodes, --trainer and --alone away"
-        )
+    _must_go_together(given, alone=alone, vertical=vertical, rounds=rounds)
     with _explained_end(out, leave=leave), interruptible(), temporary_folder("demo") as folder:
         if vertical:
             from flnet.cli.vertical_demo import run_vertical  # noqa: PLC0415  brings numpy along
@@ -223,6 +218,15 @@ def command(
             settings = common_settings(trainer, count, out)
             plan = DemoPlan(trainer, count, rounds, base_port, patience, None, settings)
             _run(plan, folder, out, leave=leave, alone=alone, every=every)
+
+
+def _must_go_together(given: Set[str], *, alone: bool, vertical: bool, rounds: int) -> None:
+    if alone and not rounds:
+        raise click.UsageError("--alone compares the models after the rounds: --rounds must be 1 or more")
+    if vertical and given & {"alone", "trainer", "count"}:
+        raise click.UsageError(
+            "--vertical has three nodes and data of its own: leave --nodes, --trainer and --alone away"
+        )
 
 
 @contextmanager

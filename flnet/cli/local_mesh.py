@@ -201,14 +201,8 @@ def local_nodes(
             forks = stack.enter_context(node_forks(clean_environment(os.environ)))
         try:
             for index, (name, port) in enumerate(zip(names, ports, strict=True)):
-                settings = {
-                    "node_id": name,
-                    "node_port": port,
-                    "listen_address": HOST,
-                    "trainers": trainer,
-                    "state_path": folder / name,
-                }
-                settings |= common
+                settings: dict[str, object] = {"node_id": name, "node_port": port, "listen_address": HOST}
+                settings |= {"trainers": trainer, "state_path": folder / name, **common}
                 settings |= own_settings[index] if own_settings else {"data_shard": f"{index + 1}/{len(ports)}"}
                 if os.environ.get(variable_name("compute_threads")) == "0" and not shares:
                     settings["compute_threads"] = max(1, processors() // len(ports))

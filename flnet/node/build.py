@@ -264,8 +264,7 @@ def assemble(
     def make_performer(node: NodeRuntime) -> Performer:
         tasks = _tasks(settings, core, pool, rule, signer, wire)
         _leave_one_out(node, settings, tasks, pool)
-        claims = ClaimSigner(signer, core.members, settings.mesh_name) if signer is not None else None
-        node.checks.signer, node.checks.claims = signer, claims
+        claims = _claim_signer(node, settings, signer)
         outbox = Outbox(transport, wire, core.members, node.deliver, buffers, node.traffic, node.distances, claims)
         outbox.must_prove, outbox.trust, outbox.downloads = settings.mode != "open", trust, store.downloads
         timers = Timers(node.deliver, random.Random())
@@ -288,6 +287,12 @@ def assemble(
     _bring_data_and_rounds(node, pool, settings, files)
     node.own_trainers = OwnTrainers(core, settings, files, transport, node.peers, node.add_trainer)
     return node
+
+
+def _claim_signer(node: NodeRuntime, settings: Settings, signer: NodeKey | None) -> ClaimSigner | None:
+    claims = ClaimSigner(signer, node.core.members, settings.mesh_name) if signer is not None else None
+    node.checks.signer, node.checks.claims = signer, claims
+    return claims
 
 
 def _leave_one_out(node: NodeRuntime, settings: Settings, tasks: ComputeTasks, pool: ComputeQueue) -> None:
