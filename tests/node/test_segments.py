@@ -206,7 +206,9 @@ async def test_who_states_no_results_holds_up_nobody_and_is_named(topology: str)
 
 @pytest.mark.parametrize("topology", ["segments", "segments:2", "segments:3"])
 async def test_who_signs_two_updates_is_left_out_and_both_are_kept(topology: str) -> None:
-    async with mesh_of(*trainers(), **{**KEYED, "topology": topology}) as mesh:
+    # The vote waits for half of this where members may lie.
+    settings = {**KEYED, "topology": topology, "wait_time_in_seconds_to_force_fedavg": 8}
+    async with mesh_of(*trainers(), **settings) as mesh:
         lies(mesh, "d", other_offer)
         await mesh.train()
         assert len({mesh.nodes[name].job(MNIST_3_7).digest for name in "abc"}) == 1
