@@ -62,14 +62,14 @@ class SegmentedGathering(Gathering):
     def __init__(self, make_sum: Callable[[], VotedSegments | None], *args: Any, **more: Any) -> None:
         """Args:
         make_sum: makes the sum, if it is known who takes part.
-        args, more: those of a `Gathering`, but it has room for all: what it holds of an update is no more than a share.
+        args, more: those of a `Gathering`, but it has room for all: what it holds of an update is no more than a share,
+            but for whole ones, whose senders serve no segments: these it keeps.
         """
         super().__init__(*args, **{**more, "room": None})
         self._make_sum = make_sum
         self.sum = make_sum()
-        self._aside: dict[
-            PeerId, UpdateReceived | UpdateOffered
-        ] = {}  # that came before it was known who takes part
+        # Those that came before it was known who takes part.
+        self._aside: dict[PeerId, UpdateReceived | UpdateOffered] = {}
         self._offered: set[PeerId] = set()
 
     def know_members(self) -> list[Effect]:
