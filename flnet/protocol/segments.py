@@ -35,6 +35,7 @@ from flnet.protocol.secure_sum import (
 from flnet.protocol.updates import Contribution, RoundKey
 from flnet.text import text
 
+MOST_TOGETHER = 9  # segments that a node serves in one request
 _FIRST = "flnet segment, version 1"  # so that no signature made for something else is taken for one
 
 

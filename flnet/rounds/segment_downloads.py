@@ -7,10 +7,9 @@ from collections.abc import Collection, Iterable, Sequence
 from flnet.params.params import Digest, Params, PeerId, Schema
 from flnet.protocol.effects import Effect, Fetch, FetchSegments
 from flnet.protocol.events import Event, Fetched
+from flnet.protocol.segments import MOST_TOGETHER
 from flnet.protocol.updates import RoundKey
 from flnet.rounds.download import ParamsDownload
-
-MOST_TOGETHER = 9  # that a node serves in one request
 
 
 def together(effects: Iterable[Effect]) -> list[Effect]:

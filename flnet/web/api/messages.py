@@ -56,7 +56,7 @@ from flnet.protocol.messages import (
     VersionReply,
 )
 from flnet.protocol.secure_sum import SecureSumMessage
-from flnet.protocol.segments import SegmentsMessage
+from flnet.protocol.segments import MOST_TOGETHER, SegmentsMessage
 from flnet.protocol.vertical import VerticalMessage, VerticalReply
 from flnet.settings import Settings
 from flnet.text import text
@@ -201,7 +201,7 @@ BINARY_PATHS = frozenset(endpoint.rule for endpoint in api if endpoint.types)
 
 MAX_DOWNLOADS = 8  # at once; who comes later waits for a turn
 STALL_SECONDS = 30.0  # for a caller to take one piece
-_DIGESTS = re.compile(r"[0-9a-f]{64}(,[0-9a-f]{64}){0,8}")  # MOST_TOGETHER of them
+_DIGESTS = re.compile(rf"[0-9a-f]{{64}}(,[0-9a-f]{{64}}){{0,{MOST_TOGETHER - 1}}}")
 _RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
 
 
